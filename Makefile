@@ -1,0 +1,30 @@
+# Two commands do all set-up: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow lint figures clean
+
+demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
+	$(BIN)/python -m manygp.experiments.demo demo
+
+test: .venv/.test ## all fast tests
+	$(BIN)/python -m pytest
+
+test-slow: .venv/.test ## the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: .venv/.lint ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+figures: .venv/.plot ## draw the figures of README and docs again
+	$(BIN)/python -m manygp.experiments.demo docs/images
+
+clean:
+	rm -rf .venv demo dist
+
+.venv/.%: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$*]"
+	touch $@

@@ -1,0 +1,227 @@
+"""All experts: fitted in parallel, asked in blocks of rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from threadpoolctl import ThreadpoolController
+
+from manygp.expert import Expert, fit_expert, maximise, posterior_covariance, predict_expert
+from manygp.kernel import Sum, Workspace
+from manygp.likelihood import Likelihood
+from manygp.types import Array, ExpertPredictions, IndexArray, Pull
+
+# The shared kernel is fitted on this many blocks of random rows, whatever n is.
+SHARED_BLOCKS, SHARED_ROWS = 4, 500
+# From here on a single expert is faster with all of BLAS's threads than with one.
+MANY_ROWS = 1000
+# Rows of one block of predict, and the numbers that one scratch array of it may hold.
+BLOCK_ROWS, BLOCK_NUMBERS = 512, 2**21
+
+# Precision of the Gaussian that pulls each expert's log-hyperparameters to the shared ones.
+PULLS: dict[str, float] = {"independent": 0.0, "hierarchical": 30.0, "shared": np.inf}
+
+
+def fit_committee(
+    X: Array,
+    Y: Array,
+    alpha: Array,
+    parts: list[IndexArray],
+    kernel: Sum,
+    pull: float | Pull,
+    constant_mean: bool,
+    n_restarts: int,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+    progress: Callable[[Iterable[Expert], int], Iterable[Expert]],
+) -> tuple[Sum, list[Expert]]:
+    """Fit one expert per part.
+
+    Parameters
+    ----------
+    X, Y, alpha : ndarrays of shape (n, d), (n, t), (n,)
+        Normalised data, and the known noise variance of each row.
+    parts : list of index arrays
+        The same array object given twice is fitted once.
+    kernel : Sum
+        Signal plus White: the start.
+    pull : float or callable
+        Precision of the pull towards the shared hyperparameters: 0 fits every expert for
+        itself, infinity takes the shared ones. A callable maps the shared kernel to one
+        precision per element of its theta.
+    constant_mean : bool
+        See `Likelihood`.
+    n_restarts : int
+        Further random starts of every fit that nothing pulls on.
+    rng : Generator
+    n_jobs : int or None
+    progress : callable
+        Wraps the iterator of fitted experts and their number.
+
+    Returns
+    -------
+    kernel : Sum
+        What the experts started from: the shared kernel, or the given one.
+    experts : list of Expert
+    """
+    distinct = list({id(part): part for part in parts}.values())
+    low, high = kernel.bounds.T
+    shape = (len(distinct) + 1, n_restarts, len(low))
+    *starts, shared_starts = rng.uniform(low, high, size=shape)  # drawn before any work
+    alone = len(distinct) == 1
+    shared = pull != 0.0 if not alone else len(X) > 2 * SHARED_ROWS  # alone: as a warm start
+    blas = nullcontext if alone and len(X) > MANY_ROWS else single_threaded_blas
+    with blas():
+        if shared:
+            kernel = fit_shared(X, Y, alpha, kernel, constant_mean, shared_starts, rng, n_jobs)
+        pull = 0.0 if alone else pull
+        precision = np.broadcast_to(pull(kernel) if callable(pull) else pull, low.shape)
+        if shared or np.any(precision):
+            starts = [rows[:0] for rows in starts]
+        tasks = (
+            delayed(_limited)(
+                blas, fit_expert, X, Y, alpha, part, kernel, precision, constant_mean, rows
+            )
+            for part, rows in zip(distinct, starts, strict=True)
+        )
+        results = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(tasks)
+        fitted = list(progress(results, len(distinct)))
+    by_part = {id(part): expert for part, expert in zip(distinct, fitted, strict=True)}
+    return kernel, [by_part[id(part)] for part in parts]
+
+
+def fit_shared(
+    X: Array,
+    Y: Array,
+    alpha: Array,
+    kernel: Sum,
+    constant_mean: bool,
+    starts: Array,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+) -> Sum:
+    """One kernel for all rows, of highest likelihood summed over a few random blocks of them."""
+    n_blocks = min(SHARED_BLOCKS, max(1, len(X) // SHARED_ROWS))
+    rows = rng.permutation(len(X))[: n_blocks * SHARED_ROWS]
+    likelihoods = [
+        Likelihood(X[block], Y[block], alpha[block], constant_mean)
+        for block in np.array_split(rows, n_blocks)
+    ]
+    with ThreadPoolExecutor(effective_n_jobs(n_jobs)) as pool:
+        return maximise(likelihoods, kernel, np.zeros(len(kernel.theta)), starts, pool.map)[0]
+
+
+def predict_experts(
+    experts: list[Expert], X: Array, with_variance: bool = True
+) -> tuple[ExpertPredictions, Array]:
+    """What every expert says about the rows of X.
+
+    Returns
+    -------
+    predictions : ExpertPredictions
+        With the means of the first target; without variance it holds no variances.
+    means : ndarray of shape (t, M, N)
+        Of all targets; variances are the same for all of them.
+    """
+    distinct = {id(expert): expert for expert in experts}
+    spaces: dict[int, Workspace] = {}
+    found = {}
+    for key, expert in distinct.items():
+        n = len(expert.X)
+        work = spaces.setdefault(n, Workspace((len(X), n)))
+        found[key] = predict_expert(expert, X, work, with_variance)
+    columns = [found[id(expert)] for expert in experts]
+    means = np.array([mean.T for mean, _, _ in columns]).swapaxes(0, 1)
+    noise = np.array([[expert.noise_variance] for expert in experts])
+    variance, prior = (np.array([c[i] for c in columns]) for i in (1, 2))
+    return ExpertPredictions(means[0], variance, prior, noise), means
+
+
+def joint_covariance(experts: list[Expert], X: Array, weights: Array, variance: Array) -> Array:
+    """Latent covariance of the rows of X, with the aggregated variances on its diagonal: (N, N).
+
+    D^(1/2) [sum_m sqrt(w_m(x) w_m(x')) R_m(x, x')] D^(1/2), where R_m is expert m's posterior
+    correlation and D holds `variance` (N,). It is positive semi-definite, as sums and Schur
+    products of such matrices are; the weights (M, N) sum to one over the experts.
+    """
+    total = np.zeros((len(X), len(X)))
+    merged: dict[int, Array] = {}  # one expert may sit on the committee many times
+    for expert, weight in zip(experts, weights, strict=True):
+        merged[id(expert)] = merged.get(id(expert), np.zeros(len(X))) + weight
+    with single_threaded_blas():
+        for expert in {id(expert): expert for expert in experts}.values():
+            covariance = posterior_covariance(expert, X)
+            factor = np.sqrt(merged[id(expert)] / np.einsum("ii->i", covariance))
+            covariance *= factor
+            covariance *= factor[:, None]
+            total += covariance
+    std = np.sqrt(variance)
+    total *= std
+    total *= std[:, None]
+    np.fill_diagonal(total, variance)
+    return total
+
+
+def map_row_blocks(
+    function: Callable[[list[Expert], Array], tuple[Array, ...]],
+    experts: list[Expert],
+    X: Array,
+    n_jobs: int | None,
+) -> tuple[Array, ...]:
+    """Apply `function` to blocks of rows in parallel and join its results along the last axis.
+
+    Blocks do not depend on n_jobs, and bound the memory whatever the number of rows.
+    """
+    widest = max(len(experts), *(len(expert.X) for expert in experts))
+    size = int(np.clip(BLOCK_NUMBERS // widest, 16, BLOCK_ROWS))
+    blocks = (X[start : start + size] for start in range(0, len(X), size))
+    with single_threaded_blas():
+        tasks = (
+            delayed(_limited)(single_threaded_blas, function, experts, block) for block in blocks
+        )
+        results = Parallel(n_jobs=n_jobs, prefer="threads")(tasks)
+    return tuple(np.concatenate(column, axis=-1) for column in zip(*results, strict=True))
+
+
+def _limited(limit: Callable[[], Any], function: Callable[..., Any], *arguments: Any) -> Any:
+    """In a worker process the caller's limit on BLAS does not hold: set it there too."""
+    with limit():
+        return function(*arguments)
+
+
+_lock = threading.Lock()
+_depth = 0
+_limiter: Any = None
+
+
+@cache
+def _controller() -> Any:
+    return ThreadpoolController()
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """BLAS on one thread until the last caller in this process has left.
+
+    The limit is the process's, not the thread's: with a plain limiter the first of two
+    concurrent callers to leave would lift it for the other, and change its digits.
+    """
+    global _depth, _limiter
+    with _lock:
+        if _depth == 0:
+            _limiter = _controller().limit(limits=1, user_api="blas")
+        _depth += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0:
+                _limiter.restore_original_limits()

@@ -1,0 +1,188 @@
+"""One expert: a Gaussian process on its own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import blas
+from scipy.optimize import minimize
+
+from manygp.kernel import Sum, Workspace
+from manygp.likelihood import Likelihood, NotPositiveDefiniteError
+from manygp.types import Array, IndexArray
+
+# Rounding may leave a posterior variance at or below zero; relative to the prior variance.
+SMALLEST_VARIANCE = 1e-14
+
+
+@dataclass(frozen=True, eq=False)
+class Expert:
+    """A fitted Gaussian process, in the units of the normalised data.
+
+    Attributes
+    ----------
+    indices : ndarray of shape (n,)
+        Its rows of the training data.
+    kernel : Kernel
+        Signal plus White, with the fitted hyperparameters.
+    mean : ndarray of shape (t,)
+        Constant prior mean of each target.
+    log_marginal_likelihood : float
+    jitter : float
+        Variance added to the diagonal because the factorisation failed without; 0 as a rule.
+    n_evaluations : int
+        Evaluations of the likelihood that the fit took.
+    X, Y, alpha : ndarrays of shape (n, d), (n, t), (n,)
+        Its inputs, targets and known noise variances.
+    factor : ndarray of shape (n, n)
+        Lower Cholesky factor of the covariance of y.
+    coefficients : ndarray of shape (n, t)
+        K^-1 (y - mean).
+    """
+
+    indices: IndexArray
+    kernel: Sum
+    mean: Array
+    log_marginal_likelihood: float
+    jitter: float
+    n_evaluations: int
+    X: Array
+    Y: Array
+    alpha: Array
+    factor: Array
+    coefficients: Array
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise, sigma_m^2 with two dots in the paper."""
+        return float(self.kernel.right.diag(self.X[:1])[0])
+
+    @property
+    def hyperparameters(self) -> dict[str, float]:
+        """The fitted values by name."""
+        return dict(zip(self.kernel.theta_names, np.exp(self.kernel.theta).tolist(), strict=True))
+
+
+def maximise(
+    likelihoods: list[Likelihood],
+    kernel: Sum,
+    precision: Array,
+    starts: Array,
+    evaluate: Callable[..., Iterable[tuple[float, Array]]] = map,
+) -> tuple[Sum, int]:
+    """The kernel of highest summed likelihood, or posterior where a Gaussian pulls on theta.
+
+    Parameters
+    ----------
+    likelihoods : list of Likelihood
+        Blocks of rows that share the hyperparameters.
+    kernel : Sum
+        First start, and centre of the pull.
+    precision : ndarray of shape (p,)
+        Precision of the pull on each element of theta; 0 for none.
+    starts : ndarray of shape (r, p)
+        Further starts.
+    evaluate : callable
+        `map`, or a parallel one that keeps the order.
+
+    Returns
+    -------
+    kernel : Sum
+    n_evaluations : int
+    """
+    bounds = kernel.bounds
+    centre = np.clip(kernel.theta, *bounds.T)
+    best, best_theta, n_evaluations = -np.inf, centre, 0
+    if not len(centre):
+        return kernel, 0
+
+    def objective(theta: Array) -> tuple[float, Array]:
+        nonlocal best, best_theta, n_evaluations
+        n_evaluations += 1
+        pull = precision * (theta - centre)
+        value, gradient = -0.5 * float(pull @ (theta - centre)), -pull
+        candidate = kernel.with_theta(theta)
+        try:
+            for v, g in evaluate(lambda one: one.value_and_gradient(candidate), likelihoods):
+                value, gradient = value + v, gradient + g
+        except NotPositiveDefiniteError:
+            value = -np.inf
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            return 1e100, np.zeros_like(theta)  # the line search steps back
+        if value > best:
+            best, best_theta = value, theta.copy()
+        return -value, -gradient
+
+    for start in [centre, *starts]:
+        minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    return kernel.with_theta(best_theta), n_evaluations
+
+
+def fit_expert(
+    X: Array,
+    Y: Array,
+    alpha: Array,
+    indices: IndexArray,
+    kernel: Sum,
+    precision: Array,
+    constant_mean: bool,
+    starts: Array,
+) -> Expert:
+    """Fit the expert of the rows `indices`; see `maximise` for the other arguments.
+
+    An infinite precision leaves the hyperparameters as they are.
+    """
+    likelihood = Likelihood(X[indices], Y[indices], alpha[indices], constant_mean)
+    n_evaluations = 0
+    if not np.all(np.isinf(precision)):
+        kernel, n_evaluations = maximise([likelihood], kernel, precision, starts)
+    posterior = likelihood.posterior(kernel)
+    return Expert(
+        indices,
+        kernel,
+        posterior.mean,
+        posterior.log_likelihood,
+        posterior.jitter,
+        n_evaluations,
+        likelihood.X,
+        likelihood.Y,
+        likelihood.alpha,
+        posterior.factor,
+        posterior.coefficients,
+    )
+
+
+def predict_expert(
+    expert: Expert, X: Array, work: Workspace, with_variance: bool
+) -> tuple[Array, Array, Array]:
+    """Posterior mean (N, t), latent variance (N,) and prior variance (N,) at the rows of X.
+
+    Without variance the last two are empty, and no triangular system is solved.
+    `work` has the shape (N, n).
+    """
+    work.reset()
+    signal = expert.kernel.left
+    k = np.broadcast_to(signal.cross(X, expert.X, work), work.shape)
+    mean = k @ expert.coefficients + expert.mean
+    if not with_variance:
+        return mean, np.empty(0), np.empty(0)
+    prior = signal.diag(X)
+    v = _whiten(expert, k)
+    variance = prior - np.einsum("ij,ij->j", v, v)
+    return mean, np.maximum(variance, SMALLEST_VARIANCE * prior), prior
+
+
+def posterior_covariance(expert: Expert, X: Array) -> Array:
+    """Latent posterior covariance of the rows of X: (N, N)."""
+    v = _whiten(expert, expert.kernel.left(X, expert.X))
+    covariance = expert.kernel.left(X) - v.T @ v
+    diagonal = np.einsum("ii->i", covariance)
+    np.maximum(diagonal, SMALLEST_VARIANCE * expert.kernel.left.diag(X), out=diagonal)
+    return covariance
+
+
+def _whiten(expert: Expert, k: Array) -> Array:
+    """L^-1 k' for the covariances k of shape (N, n): (n, N), overwriting k where it can."""
+    return blas.dtrsm(1.0, expert.factor, k.T, lower=1, overwrite_b=k.flags.writeable)

@@ -1,0 +1,51 @@
+"""Inputs to [0, 1]^d, targets to mean 0 and standard deviation 1, and back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from manygp.types import Array
+
+
+class Scaling(NamedTuple):
+    """An affine map of columns: scaled = (raw - shift) / scale, both of shape (columns,)."""
+
+    shift: Array
+    scale: Array
+
+    def apply(self, raw: Array) -> Array:
+        # Halves first: raw - shift may overflow where both are near the largest float.
+        scaled: Array = (raw / 2 - self.shift / 2) / (self.scale / 2)
+        return scaled
+
+    def undo(self, scaled: Array) -> Array:
+        return scaled * self.scale + self.shift
+
+
+def identity(n_columns: int) -> Scaling:
+    """The map that changes nothing."""
+    return Scaling(np.zeros(n_columns), np.ones(n_columns))
+
+
+def to_unit_cube(X: Array) -> Scaling:
+    """Each column of X of shape (n, d) to [0, 1]; a constant column to 0."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    half_range = high / 2 - low / 2
+    return Scaling(low, np.where(half_range > 0, 2 * half_range, 1.0))
+
+
+def to_standard(Y: Array) -> Scaling:
+    """Each column of Y of shape (n, t) to mean 0 and standard deviation 1.
+
+    A constant column keeps its scale. Means and deviations are taken of Y / max|Y|, whose
+    squares neither overflow nor underflow.
+    """
+    size = np.abs(Y).max(axis=0)
+    size = np.where(size > 0, size, 1.0)
+    unit = Y / size
+    mean, std = unit.mean(axis=0), unit.std(axis=0)
+    # The mean of equal numbers need not be equal to them: deviations of this size are rounding.
+    varies = (Y.max(axis=0) > Y.min(axis=0)) & (std > 0)
+    return Scaling(mean * size, np.where(varies, std * size, 1.0))

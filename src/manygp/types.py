@@ -1,0 +1,49 @@
+"""The records that flow through the pipeline, and array aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[np.float64]
+IndexArray: TypeAlias = npt.NDArray[np.intp]
+
+
+class ExpertPredictions(NamedTuple):
+    """What M experts say, each on its own, about N rows.
+
+    All values are in the units of the normalised target.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (M, N)
+        Posterior means, mu_m(x').
+    variance : ndarray of shape (M, N)
+        Posterior variances of the latent function (without noise), sigma_m^2(x').
+    prior_variance : ndarray of shape (M, N)
+        Prior variances, k_m(x', x').
+    noise_variance : ndarray of shape (M, 1)
+        Noise variances of the experts.
+    """
+
+    mean: Array
+    variance: Array
+    prior_variance: Array
+    noise_variance: Array
+
+
+class Gaussian(NamedTuple):
+    """Independent normal distributions of N rows: mean and variance, both of shape (N,)."""
+
+    mean: Array
+    variance: Array
+
+
+Partitioner: TypeAlias = Callable[[Array, int, np.random.Generator], list[IndexArray]]
+Weighting: TypeAlias = Callable[[ExpertPredictions], Array]
+Calibration: TypeAlias = Callable[[ExpertPredictions], Array]
+Aggregation: TypeAlias = Callable[[ExpertPredictions, Array], Gaussian]
+Pull: TypeAlias = Callable[[Any], Any]

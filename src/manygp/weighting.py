@@ -1,0 +1,54 @@
+"""How reliable each expert is at each row: ExpertPredictions -> weights (M, N) >= 0.
+
+Weights come out unnormalised: the aggregation decides whether they must sum to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manygp.types import Array, ExpertPredictions, Weighting
+
+
+def entropy(experts: ExpertPredictions) -> Array:
+    """Reduction of differential entropy from prior to posterior (ENT).
+
+    Delta H_m = (log prior variance - log variance) / 2
+    """
+    gain = 0.5 * (np.log(experts.prior_variance) - np.log(experts.variance))
+    return np.maximum(gain, 0.0)
+
+
+def variance(experts: ExpertPredictions) -> Array:
+    """Reduction of variance from prior to posterior (VAR)."""
+    return np.maximum(experts.prior_variance - experts.variance, 0.0)
+
+
+def uniform(experts: ExpertPredictions) -> Array:
+    """1 / M for all (UNI)."""
+    return np.full(experts.mean.shape, 1 / len(experts.mean))
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Softmax of -temperature times the variance over the experts (GP-pro-sm).
+
+    The variance is that of the normalised target.
+    """
+
+    temperature: float = 100.0
+
+    def __call__(self, experts: ExpertPredictions) -> Array:
+        confidence = -self.temperature * experts.variance
+        weights = np.exp(confidence - confidence.max(axis=0))
+        return weights / weights.sum(axis=0)
+
+
+WEIGHTINGS: dict[str, Weighting] = {
+    "entropy": entropy,
+    "variance": variance,
+    "uniform": uniform,
+    "softmax": Softmax(),
+}
