@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import blas
 from scipy.optimize import minimize
 
+from manygp import linalg
 from manygp.kernel import Sum, Workspace
 from manygp.likelihood import Likelihood, NotPositiveDefiniteError
 from manygp.types import Array, IndexArray
@@ -36,8 +36,8 @@ class Expert:
         Evaluations of the likelihood that the fit took.
     X, Y, alpha : ndarrays of shape (n, d), (n, t), (n,)
         Its inputs, targets and known noise variances.
-    factor : ndarray of shape (n, n)
-        Lower Cholesky factor of the covariance of y.
+    whitener : ndarray of shape (n, n)
+        Inverse of the lower Cholesky factor of the covariance of y.
     coefficients : ndarray of shape (n, t)
         K^-1 (y - mean).
     """
@@ -51,7 +51,7 @@ class Expert:
     X: Array
     Y: Array
     alpha: Array
-    factor: Array
+    whitener: Array
     coefficients: Array
 
     @property
@@ -149,7 +149,7 @@ def fit_expert(
         likelihood.X,
         likelihood.Y,
         likelihood.alpha,
-        posterior.factor,
+        posterior.whitener,
         posterior.coefficients,
     )
 
@@ -159,18 +159,20 @@ def predict_expert(
 ) -> tuple[Array, Array, Array]:
     """Posterior mean (N, t), latent variance (N,) and prior variance (N,) at the rows of X.
 
-    Without variance the last two are empty, and no triangular system is solved.
+    Without variance the last two are empty, and nothing of order n^2 is computed.
     `work` has the shape (N, n).
     """
     work.reset()
     signal = expert.kernel.left
-    k = np.broadcast_to(signal.cross(X, expert.X, work), work.shape)
+    k = signal.cross(X, expert.X, work)
+    if k.shape != work.shape:  # a constant kernel
+        k = np.array(np.broadcast_to(k, work.shape))
     mean = k @ expert.coefficients + expert.mean
     if not with_variance:
         return mean, np.empty(0), np.empty(0)
     prior = signal.diag(X)
-    v = _whiten(expert, k)
-    variance = prior - np.einsum("ij,ij->j", v, v)
+    v = _whiten(expert, k).T
+    variance = prior - np.einsum("ij,ij->i", v, v)
     return mean, np.maximum(variance, SMALLEST_VARIANCE * prior), prior
 
 
@@ -184,5 +186,6 @@ def posterior_covariance(expert: Expert, X: Array) -> Array:
 
 
 def _whiten(expert: Expert, k: Array) -> Array:
-    """L^-1 k' for the covariances k of shape (N, n): (n, N), overwriting k where it can."""
-    return blas.dtrsm(1.0, expert.factor, k.T, lower=1, overwrite_b=k.flags.writeable)
+    """L^-1 k' for the covariances k of shape (N, n): (n, N), overwriting k."""
+    linalg.multiply_triangle(expert.whitener, k.T)
+    return k.T

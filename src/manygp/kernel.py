@@ -242,7 +242,7 @@ class Sum(Pair):
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
         left, right = self.left.cross(X1, X2, work), self.right.cross(X1, X2, work)
-        return np.add(left, right, out=work.take())
+        return np.add(left, right, out=_array_of(left, right))
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
         (left, left_pullback), (right, right_pullback) = (
@@ -264,7 +264,7 @@ class Product(Pair):
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
         left, right = self.left.cross(X1, X2, work), self.right.cross(X1, X2, work)
-        return np.multiply(left, right, out=work.take())
+        return np.multiply(left, right, out=_array_of(left, right))
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
         (left, left_pullback), (right, right_pullback) = (
@@ -283,6 +283,11 @@ class Product(Pair):
 
     def diag(self, X: Array) -> Array:
         return self.left.diag(X) * self.right.diag(X)
+
+
+def _array_of(left: Array, right: Array) -> Array:
+    """Of two scratch arrays the one that can hold their combination, should one be a scalar."""
+    return left if left.ndim else right
 
 
 def split_noise(kernel: Kernel) -> Sum:

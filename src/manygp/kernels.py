@@ -65,12 +65,13 @@ class Linear(Kernel):
 
 
 class Stationary(Kernel):
-    """k(x, x') = profile(r^2) with r^2 = sum_j (x_j - x'_j)^2 / length_scale_j^2.
+    """k(x, x') = profile(r^2) with r^2 = stretch^2 sum_j (x_j - x'_j)^2 / length_scale_j^2.
 
     One length-scale serves all columns; a sequence holds one per column (ARD).
     """
 
     length_scale: LengthScale
+    stretch: float = 1.0
     parameters: ClassVar[tuple[str, ...]] = ("length_scale",)
 
     @abstractmethod
@@ -91,12 +92,12 @@ class Stationary(Kernel):
         return np.maximum(out, 0.0, out=out)
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
-        scale = np.asarray(self.length_scale)
-        r2 = self.squared_distances(X1 / scale, X2 / scale, work.take())
+        scale = self.stretch / np.asarray(self.length_scale)
+        r2 = self.squared_distances(X1 * scale, X2 * scale, work.take())
         return self.profile(r2, work, slope=False)[0]
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
-        Z = X / np.asarray(self.length_scale)
+        Z = X * (self.stretch / np.asarray(self.length_scale))
         r2 = self.squared_distances(Z, Z, work.take())
         np.fill_diagonal(r2, 0.0)
         K, slope, shape_slope = self.profile(r2, work, slope=True)
@@ -144,7 +145,7 @@ class RBF(Stationary):
 class Matern(Stationary):
     """Matern kernel of smoothness nu = 1/2, 3/2 or 5/2.
 
-    With a = sqrt(2 nu) r: exp(-a), (1 + a) exp(-a), (1 + a + a^2/3) exp(-a).
+    exp(-r), (1 + r) exp(-r), (1 + r + r^2/3) exp(-r), with r stretched by sqrt(2 nu).
     """
 
     nu: float = 2.5
@@ -156,35 +157,38 @@ class Matern(Stationary):
         if self.nu not in (0.5, 1.5, 2.5):
             raise ValueError(f"Matern.nu must be 0.5, 1.5 or 2.5, not {self.nu!r}")
 
+    @property
+    def stretch(self) -> float:  # type: ignore[override]
+        return float(np.sqrt(2 * self.nu))
+
     def squared_distances(self, Z1: Array, Z2: Array, out: Array) -> Array:
         if self.nu == 0.5:  # not differentiable at 0: the rounding of a matrix product shows
             return cdist(Z1, Z2, "sqeuclidean", out=out)
         return super().squared_distances(Z1, Z2, out)
 
     def profile(self, r2: Array, work: Workspace, slope: bool) -> tuple[Array, Array, Array]:
-        r2 *= 2 * self.nu  # a^2 from here on
-        a = np.sqrt(r2, out=work.take())
-        decay = np.negative(a, out=work.take())
+        r = np.sqrt(r2, out=work.take())
+        decay = np.negative(r, out=work.take())
         np.exp(decay, out=decay)
         s = work.take() if slope else NOTHING
         if self.nu == 0.5:
-            if slope:  # da/d(r^2) = 1/(2a); at a = 0 the difference it multiplies is 0 too
+            if slope:  # -decay / (2 r); at r = 0 the difference that it multiplies is 0 too
                 s.fill(0.0)
-                np.divide(decay, a, out=s, where=a > 0)
+                np.divide(decay, r, out=s, where=r > 0)
                 s *= -0.5
             return decay, s, NOTHING
         if self.nu == 1.5:
             if slope:
-                np.multiply(decay, -1.5, out=s)
-            a += 1.0
-            a *= decay
-            return a, s, NOTHING
-        a += 1.0
+                np.multiply(decay, -0.5, out=s)
+            r += 1.0
+            r *= decay
+            return r, s, NOTHING
+        r += 1.0
         if slope:
-            np.multiply(a, decay, out=s)
-            s *= -5 / 6
+            np.multiply(r, decay, out=s)
+            s *= -1 / 6
         r2 *= 1 / 3
-        r2 += a
+        r2 += r
         r2 *= decay
         return r2, s, NOTHING
 

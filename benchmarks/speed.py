@@ -1,0 +1,131 @@
+"""Speed as ratios within one run: likelihood, fit and predict.
+
+    python benchmarks/speed.py
+
+The comparison of fits needs GPyTorch (benchmarks/requirements.txt) and is left out without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from manygp import ManyGPRegressor
+from manygp.committee import single_threaded_blas
+from manygp.kernels import default_kernel
+from manygp.likelihood import Likelihood
+
+REPEATS = 5
+SAMPLED_EXPERTS = 4
+
+
+def seconds(task: Callable[[], object], inner: int = 1) -> float:
+    start = perf_counter()
+    for _ in range(inner):
+        task()
+    return (perf_counter() - start) / inner
+
+
+def side_by_side(*tasks: Callable[[], object], inner: int = 1) -> list[float]:
+    """Median seconds of each task; the tasks take turns, so that noise hits all of them."""
+    rounds = [[seconds(task, inner) for task in tasks] for _ in range(REPEATS + 1)][1:]
+    return [median(column) for column in zip(*rounds, strict=True)]
+
+
+def matrix_product(n: int) -> Callable[[], object]:
+    rng = np.random.default_rng(0)
+    A, B, out = rng.normal(size=(n, n)), rng.normal(size=(n, n)), np.empty((n, n))
+    return lambda: np.matmul(A, B, out=out)
+
+
+def data(n: int, d: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    X = rng.random((n, d))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] * X[:, 2] + np.cos(4 * X[:, 3]) + 0.1 * rng.normal(size=n)
+    return X, (y - y.mean()) / y.std()
+
+
+def likelihood(n: int, d: int = 8) -> None:
+    X, y = data(n, d)
+    evaluation = Likelihood(X, y[:, None], np.zeros(n), constant_mean=True)
+    kernel = default_kernel(d)
+    with single_threaded_blas():
+        ours, product = side_by_side(
+            lambda: evaluation.value_and_gradient(kernel), matrix_product(n), inner=50
+        )
+    ratio = ours / (product / 2)  # a product is 2 n^3 flops
+    print(f"likelihood + gradient, n={n}, d={d}: {1e3 * ours:.2f} ms, {ratio:.1f} x n^3 flops")
+
+
+def predict(n: int = 20_000, points: int = 200) -> None:
+    """All rows by all experts on one thread, against the flops of the triangular solves."""
+    X, y = data(n)
+    model = ManyGPRegressor(points_per_expert=points, hyperparameters="shared", random_state=0)
+    model.fit(X, y)
+    with single_threaded_blas():
+        ours, product = side_by_side(
+            lambda: model.predict(X, return_std=True), matrix_product(points)
+        )
+        product = min(product, seconds(matrix_product(points), inner=200))
+    flops = len(model.experts_) * points**2 * n
+    ratio = ours / (flops * product / (2 * points**3))
+    print(f"predict {n} rows with {len(model.experts_)} experts: {ours:.2f} s, {ratio:.1f} x flops")
+
+
+def fit(n: int = 20_000) -> None:
+    X, y = data(n)
+    for name in ("hierarchical", "independent"):
+        model = ManyGPRegressor(hyperparameters=name, n_jobs=2, random_state=0)
+        try:
+            ours, theirs = side_by_side(lambda m=model: m.fit(X, y), lambda m=model: adam(X, y, m))
+        except ImportError:
+            print("fit: GPyTorch is not installed, nothing to compare with")
+            return
+        theirs *= len(model.experts_) / SAMPLED_EXPERTS
+        print(
+            f"fit {n} rows, {len(model.experts_)} experts, {name}: {ours:.2f} s; GPyTorch "
+            f"{theirs:.1f} s ({SAMPLED_EXPERTS} experts, scaled): {theirs / ours:.1f} times faster"
+        )
+
+
+def adam(X: np.ndarray, y: np.ndarray, model: ManyGPRegressor) -> None:
+    """Fit the first experts as the paper did: GPyTorch, Adam, 100 steps."""
+    import gpytorch
+    import torch
+
+    class ExactGP(gpytorch.models.ExactGP):
+        def __init__(self, X: torch.Tensor, y: torch.Tensor, noise: object) -> None:
+            super().__init__(X, y, noise)
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.covar_module = gpytorch.kernels.ScaleKernel(
+                gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=X.shape[1])
+            )
+
+        def forward(self, X: torch.Tensor) -> gpytorch.distributions.MultivariateNormal:
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(X), self.covar_module(X)
+            )
+
+    for expert in model.experts_[:SAMPLED_EXPERTS]:
+        rows = expert.indices
+        inputs, targets = torch.as_tensor(X[rows]), torch.as_tensor(y[rows])
+        noise = gpytorch.likelihoods.GaussianLikelihood().double()
+        gp = ExactGP(inputs, targets, noise).double()
+        gp.train()
+        objective = gpytorch.mlls.ExactMarginalLogLikelihood(noise, gp)
+        optimiser = torch.optim.Adam(gp.parameters(), lr=0.1)
+        for _ in range(100):
+            optimiser.zero_grad()
+            loss = -objective(gp(inputs), targets)
+            loss.backward()
+            optimiser.step()
+
+
+if __name__ == "__main__":
+    likelihood(200)
+    likelihood(400)
+    predict()
+    fit()

@@ -1,0 +1,31 @@
+"""The code in README and docs runs as printed."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES_WITH_CODE = [p for p in PAGES if "```python\n" in p.read_text() and p.name != "design.md"]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.name)
+def test_python_blocks_run_in_order(page):
+    rng = np.random.default_rng(0)
+    X = rng.random((500, 2))
+    names = {"X": X, "y": np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=500), "X_new": X[:5]}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        exec(compile(block, page.name, "exec"), names)
+    if "model" in names:
+        model = names["model"]
+        mean, std = model.fit(names["X"], names["y"]).predict(names["X_new"], return_std=True)
+        assert np.isfinite(mean).all()
+        assert (std > 0).all()
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

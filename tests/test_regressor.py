@@ -1,0 +1,340 @@
+"""What ManyGPRegressor promises beyond scikit-learn's contract."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from threadpoolctl import threadpool_info
+
+from manygp import ManyGPRegressor
+from manygp.aggregation import AGGREGATIONS, normalise
+from manygp.calibration import CALIBRATIONS
+from manygp.committee import PULLS
+from manygp.kernels import Matern, White
+from manygp.labels import LABELS
+from manygp.partition import PARTITIONS
+from manygp.types import Gaussian
+from manygp.weighting import WEIGHTINGS
+
+rng = np.random.default_rng(0)
+X = rng.uniform(-2, 2, (120, 2))
+y = 3 + np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=120)
+QUERIES = rng.uniform(-3, 3, (1100, 2))  # more than two blocks of rows
+FEW = np.concatenate([QUERIES[:20], X[:4], X[:2], [[50.0, -50.0]]])
+for array in (X, y, QUERIES, FEW):
+    array.flags.writeable = False
+
+FIXED = Matern(1.5, 0.9, "fixed") + White(0.02, "fixed")
+
+
+def model(**parameters):
+    return ManyGPRegressor(**{"points_per_expert": 20, "random_state": 0, **parameters})
+
+
+def answers(fitted, rows=QUERIES):
+    """Mean, std, latent std, and the mean asked for alone."""
+    mean, std = fitted.predict(rows, return_std=True)
+    _, latent = fitted.predict(rows, return_std=True, latent=True)
+    return np.stack([mean, std, latent, fitted.predict(rows)])
+
+
+@pytest.fixture(scope="module", params=[20, 200], ids=["six-experts", "one-expert"])
+def fitted(request):
+    return model(points_per_expert=request.param).fit(X, y)
+
+
+@pytest.mark.parametrize("hyperparameters", PULLS)
+def test_predictions_do_not_depend_on_n_jobs(hyperparameters):
+    one, two, four = (
+        answers(model(hyperparameters=hyperparameters, n_jobs=n_jobs).fit(X, y))
+        for n_jobs in (1, 2, 4)
+    )
+    assert_array_equal(two, one)
+    assert_array_equal(four, one)
+
+
+def test_restarts_do_not_depend_on_n_jobs():
+    settings = {"hyperparameters": "independent", "n_restarts_optimizer": 2}
+    one, two = (answers(model(n_jobs=n, **settings).fit(X, y), FEW) for n in (1, 2))
+    assert_array_equal(two, one)
+
+
+def test_the_seed_decides_the_partition():
+    same, again, other = (
+        model(partition="random", random_state=seed, kernel=FIXED).fit(X, y) for seed in (1, 1, 2)
+    )
+    assert_array_equal(again.experts_[0].indices, same.experts_[0].indices)
+    assert not np.array_equal(other.experts_[0].indices, same.experts_[0].indices)
+
+
+@pytest.mark.parametrize("size", [1, 7, 600])
+def test_predictions_do_not_depend_on_the_batch_size(fitted, size):
+    rows = QUERIES if size > 7 else FEW
+    batches = [answers(fitted, rows[i : i + size]) for i in range(0, len(rows), size)]
+    joined = np.concatenate(batches, axis=-1)
+    assert_allclose(joined, answers(fitted, rows), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_predictions_do_not_depend_on_other_rows(weighting, aggregation):
+    fitted = model(kernel=FIXED, weighting=weighting, aggregation=aggregation).fit(X, y)
+    others = np.concatenate([FEW, 1e6 + QUERIES[:50], X])  # far away, and at the data
+    expected = answers(fitted, FEW)
+    assert_allclose(answers(fitted, others)[:, : len(FEW)], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"points_per_expert": 200}, {"weighting": "uniform", "aggregation": "barycentre"}],
+    ids=["one-expert", "uniform-barycentre"],
+)
+def test_a_mean_alone_computes_no_variance(rules, monkeypatch):
+    fitted = model(**rules).fit(X, y)
+    expected = fitted.predict(FEW, return_std=True)[0]
+
+    def refuse(*arguments, **options):
+        raise AssertionError("a variance was computed")
+
+    monkeypatch.setattr("manygp.expert._whiten", refuse)
+    assert_allclose(fitted.predict(FEW), expected, rtol=1e-12)
+    with pytest.raises(AssertionError, match="a variance was computed"):  # so the patch bites
+        fitted.predict(FEW, return_std=True)
+
+
+def test_a_mean_asked_for_alone_is_the_same_mean(fitted):
+    expected = fitted.predict(QUERIES, return_std=True)[0]
+    assert_allclose(fitted.predict(QUERIES), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("latent", [True, False])
+@pytest.mark.parametrize("rules", [{"aggregation": a} for a in AGGREGATIONS] + [
+    {"weighting": "softmax"}, {"weighting": "uniform", "calibration": "none"},
+    {"points_per_expert": 200},
+], ids=str)  # fmt: skip
+def test_covariance_is_symmetric_psd_with_the_variances_on_its_diagonal(rules, latent):
+    fitted = model(kernel=FIXED, **rules).fit(X, y)
+    mean, cov = fitted.predict(FEW, return_cov=True, latent=latent)
+    expected_mean, std = fitted.predict(FEW, return_std=True, latent=latent)
+    assert_array_equal(mean, expected_mean)
+    assert_allclose(cov, cov.T, rtol=1e-12, atol=1e-14)
+    assert_allclose(np.diag(cov), std**2, rtol=1e-12)
+    eigenvalues = np.linalg.eigvalsh(cov)
+    assert eigenvalues[0] >= -1e-10 * eigenvalues[-1]
+
+
+def test_latent_variance_lacks_the_noise(fitted):
+    noise = [expert.noise_variance for expert in fitted.experts_]
+    scale = np.std(y) ** 2
+    _, std, latent, _ = answers(fitted)
+    difference = std**2 - latent**2
+    assert np.all(difference >= min(noise) * scale * (1 - 1e-9))
+    assert np.all(difference <= max(noise) * scale * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("latent", [True, False])
+def test_samples_have_the_predicted_mean_and_covariance(latent):
+    fitted = model(kernel=FIXED).fit(X, y)
+    mean, cov = fitted.predict(FEW, return_cov=True, latent=latent)
+    samples = fitted.sample_y(FEW, 20_000, random_state=0, latent=latent)
+    assert samples.shape == (len(FEW), 20_000)
+    std = np.sqrt(np.diag(cov))
+    # Five standard errors of a mean, and of a covariance.
+    assert np.all(np.abs(samples.mean(axis=1) - mean) < 5 * std / np.sqrt(20_000))
+    assert np.all(np.abs(np.cov(samples) - cov) < 5 * np.sqrt(2 / 20_000) * np.outer(std, std))
+
+
+def test_samples_have_one_axis_per_target_and_follow_the_seed():
+    one = model(kernel=FIXED).fit(X, y)
+    two = model(kernel=FIXED).fit(X, np.column_stack([y, y**2]))
+    assert one.sample_y(FEW).shape == (len(FEW), 1)
+    assert two.sample_y(FEW, 5).shape == (len(FEW), 2, 5)
+    assert_array_equal(one.sample_y(FEW, 3, random_state=7), one.sample_y(FEW, 3, random_state=7))
+    assert np.all(one.sample_y(FEW, 3, random_state=7) != one.sample_y(FEW, 3, random_state=8))
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_label_fits_and_predicts(label):
+    fitted = ManyGPRegressor.from_label(label, points_per_expert=20, random_state=0)
+    fitted.fit(X[:60], y[:60])
+    mean, std = fitted.predict(X[60:], return_std=True)
+    assert np.sqrt(np.mean((mean - y[60:]) ** 2)) < 0.6 * np.std(y)
+    assert np.all((std > 0) & np.isfinite(std))
+    assert len(fitted.experts_) == 1 if label == "gp-full" else len(fitted.experts_) > 1
+
+
+def test_labels_are_those_of_the_paper():
+    assert len(LABELS) == 18 + 3
+    got = ManyGPRegressor.from_label("kx-var-c").get_params()
+    rules = {name: got[name] for name in ("partition", "weighting", "calibration", "aggregation")}
+    assert list(rules.values()) == ["kmeans", "variance", "information", "gpoe"]
+    assert ManyGPRegressor.from_label("rd-uni").calibration == "none"
+
+
+def test_an_unknown_label_lists_the_known_ones():
+    with pytest.raises(ValueError, match=r"'bt-cent'.*bt-ent-c.*gp-pro-full"):
+        ManyGPRegressor.from_label("bt-cent")
+
+
+def test_parameters_win_over_the_label():
+    changed = ManyGPRegressor.from_label("bt-ent-c", weighting="uniform", points_per_expert=7)
+    assert (changed.weighting, changed.points_per_expert) == ("uniform", 7)
+    assert changed.calibration == "information"
+
+
+def test_two_targets_equal_two_models_of_one():
+    Y = np.column_stack([y, 100 * np.cos(X[:, 1]) - 7])
+    both = model(kernel=FIXED).fit(X, Y)
+    mean, std = both.predict(FEW, return_std=True)
+    _, cov = both.predict(FEW, return_cov=True)
+    assert (mean.shape, std.shape) == ((len(FEW), 2), (len(FEW), 2))
+    assert cov.shape == (len(FEW), len(FEW), 2)
+    for t in range(2):
+        one = model(kernel=FIXED).fit(X, Y[:, t])
+        one_mean, one_std = one.predict(FEW, return_std=True)
+        assert_allclose(mean[:, t], one_mean, rtol=1e-10)
+        assert_allclose(std[:, t], one_std, rtol=1e-10)
+        assert_allclose(cov[:, :, t], one.predict(FEW, return_cov=True)[1], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_experts_record_their_rows_and_their_fit(partition):
+    fitted = model(partition=partition).fit(X, y)
+    experts = fitted.experts_
+    assert len(experts) == 6
+    assert_array_equal(np.sort(np.concatenate([e.indices for e in experts])), np.arange(len(X)))
+    for expert in experts:
+        assert expert.jitter == 0
+        assert expert.n_evaluations > 0
+        assert list(expert.hyperparameters) == expert.kernel.theta_names
+        assert_allclose(np.log([*expert.hyperparameters.values()]), expert.kernel.theta)
+        assert expert.hyperparameters["White.variance"] == pytest.approx(expert.noise_variance)
+        span = np.ptp(X, axis=0)
+        assert_allclose(expert.X, (X[expert.indices] - X.min(axis=0)) / span, atol=1e-12)
+    total = sum(expert.log_marginal_likelihood for expert in experts)
+    assert fitted.log_marginal_likelihood() == pytest.approx(total)
+
+
+def test_experts_answer_in_the_units_of_y():
+    fitted = model().fit(X, y)
+    alone = model(points_per_expert=200, kernel=fitted.experts_[2].kernel, normalize_X=True)
+    said = fitted.predict_experts(FEW)
+    assert said.mean.shape == said.variance.shape == said.prior_variance.shape == (6, len(FEW))
+    assert said.noise_variance.shape == (6, 1)
+    assert np.all(said.variance <= said.prior_variance * (1 + 1e-9))
+    # In the units of y a committee of them is the model, and so are the ratios.
+    ratio = fitted.calibration_ratio(FEW)
+    calibrated = said._replace(variance=ratio * said.variance)
+    weights = WEIGHTINGS["entropy"](said)
+    mean, variance = AGGREGATIONS["gpoe"](calibrated, weights)
+    expected = fitted.predict(FEW, return_std=True, latent=True)
+    assert_allclose([mean, np.sqrt(variance)], expected, rtol=1e-9)
+    assert np.all((ratio > 0) & (ratio <= 1))
+    assert_array_equal(alone.fit(X, y).calibration_ratio(FEW), np.ones((1, len(FEW))))
+
+
+OWN_RULES = {
+    "partition": (lambda X, n_parts, rng: PARTITIONS["random"](X, n_parts, rng), "random"),
+    "weighting": (lambda experts: np.ones(experts.mean.shape), "uniform"),
+    "calibration": (lambda experts: np.ones(experts.mean.shape), "none"),
+    "aggregation": (
+        lambda experts, weights: Gaussian(
+            (normalise(weights) * experts.mean).sum(axis=0),
+            (normalise(weights) * np.sqrt(experts.variance)).sum(axis=0) ** 2,
+        ),
+        "barycentre",
+    ),
+    "hyperparameters": (lambda kernel: PULLS["hierarchical"], "hierarchical"),
+}
+
+
+@pytest.mark.parametrize("rule", OWN_RULES)
+def test_a_callable_equals_the_named_rule_that_it_imitates(rule):
+    own, name = OWN_RULES[rule]
+    expected = answers(model(**{rule: name}).fit(X, y), FEW)
+    assert_allclose(answers(model(**{rule: own}).fit(X, y), FEW), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("pull", "name"),
+    [(np.inf, "shared"), ([30.0] * 4, "hierarchical"), ([np.inf] * 4, "shared")],
+    ids=str,
+)
+def test_a_pull_may_be_one_number_or_one_per_hyperparameter(pull, name):
+    seen = []
+    fitted = model(hyperparameters=lambda kernel: seen.append(kernel) or pull).fit(X, y)
+    assert_array_equal(answers(fitted), answers(model(hyperparameters=name).fit(X, y)))
+    assert seen == [fitted.kernel_]
+
+
+def test_an_infinite_pull_on_one_hyperparameter_holds_that_one_only():
+    fitted = model(hyperparameters=lambda kernel: np.array([np.inf, 0.0, 0.0, 0.0])).fit(X, y)
+    distance = np.abs([e.kernel.theta - fitted.kernel_.theta for e in fitted.experts_])
+    assert_array_equal(distance[:, 0], 0)
+    assert np.all(distance[:, 1:].max(axis=0) > 0)
+
+
+def test_parts_of_a_callable_become_the_experts():
+    parts = [np.arange(0, 50), np.arange(40, 120)]  # rows may be in two parts
+    fitted = model(kernel=FIXED, partition=lambda X, n_parts, rng: parts).fit(X, y)
+    for expert, part in zip(fitted.experts_, parts, strict=True):
+        assert_array_equal(expert.indices, part)
+
+
+def test_shared_experts_have_one_kernel():
+    fitted = model(hyperparameters="shared").fit(X, y)
+    assert all(expert.kernel == fitted.kernel_ for expert in fitted.experts_)
+    assert all(expert.n_evaluations == 0 for expert in fitted.experts_)
+    assert fitted.kernel_ != model(hyperparameters="independent").fit(X, y).kernel_
+
+
+def test_hierarchical_experts_lie_between_shared_and_independent_ones():
+    hierarchical = model().fit(X, y)
+    centre = hierarchical.kernel_.theta
+    strong = model(hyperparameters=lambda kernel: 1e4).fit(X, y)
+    independent = model(hyperparameters="independent").fit(X, y)
+    none, little, more, most = (
+        np.mean([np.linalg.norm(e.kernel.theta - centre) for e in fitted.experts_])
+        for fitted in (
+            model(hyperparameters="shared").fit(X, y),
+            strong,
+            hierarchical,
+            independent,
+        )
+    )
+    assert none == 0
+    assert 0 < little < more / 10 < more < most / 2
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_eight_threads_predicting_at_once_agree(n_jobs):
+    fitted = model(n_jobs=n_jobs).fit(X, y)
+    expected, before = answers(fitted), threadpool_info()
+    with ThreadPoolExecutor(8) as pool:
+        for got in pool.map(partial(answers, fitted), [QUERIES] * 8):
+            assert_array_equal(got, expected)
+    assert threadpool_info() == before  # no limit on BLAS is left behind
+
+
+@pytest.mark.parametrize("points_per_expert", [400, 100])
+def test_nine_in_ten_new_targets_lie_in_the_90_percent_interval(points_per_expert):
+    draw = np.random.default_rng(0)
+    inputs = draw.uniform(-3, 3, (1400, 1))
+    targets = np.sin(2 * inputs[:, 0]) + 0.3 * draw.normal(size=1400)
+    fitted = model(points_per_expert=points_per_expert).fit(inputs[:400], targets[:400])
+    mean, std = fitted.predict(inputs[400:], return_std=True)
+    covered = np.mean(np.abs(targets[400:] - mean) < 1.6449 * std)
+    assert 0.87 < covered < 0.93  # three standard errors of 1,000 rows
+
+
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+def test_one_expert_needs_no_calibration(calibration):
+    fitted = model(points_per_expert=200, kernel=FIXED, calibration=calibration).fit(X, y)
+    assert_array_equal(fitted.calibration_ratio(FEW), np.ones((1, len(FEW))))
+
+
+def test_verbose_is_silent_without_a_terminal(capsys):
+    model(kernel=FIXED, verbose=True).fit(X, y)
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,366 @@
+"""The estimator behaves like any other of scikit-learn's."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process import kernels as sk
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from manygp import ManyGPRegressor, committee
+from manygp.aggregation import AGGREGATIONS
+from manygp.calibration import CALIBRATIONS, Information
+from manygp.committee import PULLS
+from manygp.kernels import RBF, Constant, Matern, White
+from manygp.partition import PARTITIONS
+from manygp.regressor import PRIOR_MEANS
+from manygp.weighting import WEIGHTINGS, Softmax
+
+rng = np.random.default_rng(0)
+X = rng.uniform(-2, 2, (90, 2))
+y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=90)
+QUERIES = rng.uniform(-2.5, 2.5, (15, 2))
+ALPHA = rng.uniform(0.001, 0.1, 90)
+for array in (X, y, QUERIES, ALPHA):
+    array.flags.writeable = False
+
+FIXED = RBF(0.8, "fixed") + White(0.01, "fixed")
+
+
+def small(**parameters):
+    return ManyGPRegressor(**{"points_per_expert": 30, "random_state": 0, **parameters})
+
+
+def answers(model, rows=QUERIES):
+    """All that predict says, as one array."""
+    mean, std = model.predict(rows, return_std=True)
+    return np.stack([mean, std, model.predict(rows)])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return small().fit(X, y)
+
+
+@parametrize_with_checks(
+    [
+        ManyGPRegressor(),
+        *(ManyGPRegressor(points_per_expert=10, partition=name) for name in PARTITIONS),
+        ManyGPRegressor(points_per_expert=10, weighting="softmax", aggregation="barycentre"),
+    ]
+)
+def test_scikit_learn_checks_pass(estimator, check):
+    check(estimator)
+
+
+CHANGES = {
+    "kernel": 2.0 * Matern(1.5) + White(0.1),
+    "points_per_expert": 7,
+    "partition": "kmeans",
+    "weighting": Softmax(10.0),
+    "calibration": Information(strength=0.5),
+    "aggregation": "rbcm",
+    "hyperparameters": "shared",
+    "prior_mean": "zero",
+    "alpha": 0.25,
+    "normalize_X": False,
+    "normalize_y": False,
+    "n_restarts_optimizer": 2,
+    "n_jobs": 2,
+    "random_state": 3,
+    "verbose": True,
+}
+
+
+def test_every_parameter_can_be_set_and_survives_clone():
+    model = ManyGPRegressor().set_params(**CHANGES)
+    assert model.get_params(deep=False) == CHANGES
+    assert clone(model).get_params(deep=False) == CHANGES
+    assert ManyGPRegressor(**CHANGES).get_params(deep=False) == CHANGES
+
+
+def test_an_unknown_parameter_is_refused():
+    with pytest.raises(ValueError, match="points_per_export"):
+        ManyGPRegressor().set_params(points_per_export=3)
+
+
+def test_clone_of_a_fitted_model_is_not_fitted_and_fits_to_the_same_answer(fitted):
+    copy = clone(fitted)
+    with pytest.raises(NotFittedError):
+        copy.predict(QUERIES)
+    assert_array_equal(answers(copy.fit(X, y)), answers(fitted))
+
+
+def test_nested_parameters_of_a_scikit_learn_kernel_reach_the_fit():
+    model = small(kernel=sk.RBF(1.0, "fixed") + sk.WhiteKernel(0.1, "fixed"))
+    model.set_params(kernel__k1__length_scale=0.7).fit(X, y)
+    assert model.kernel_.left == RBF(0.7, "fixed")
+
+
+def test_fit_leaves_the_parameters_as_they_were():
+    kernel = sk.RBF([1.0, 2.0]) + sk.WhiteKernel(0.1)
+    model = small(kernel=kernel)
+    before = kernel.theta.copy()
+    model.fit(X, y)
+    assert model.kernel is kernel
+    assert_array_equal(kernel.theta, before)
+
+
+def test_repr_shows_what_was_changed():
+    text = repr(ManyGPRegressor(points_per_expert=7, weighting="softmax"))
+    assert "points_per_expert=7" in text
+    assert "softmax" in text
+    assert "calibration" not in text
+
+
+def test_a_pipeline_equals_its_steps_done_by_hand():
+    scaler = MinMaxScaler().fit(X)
+    by_hand = small().fit(scaler.transform(X), y)
+    pipeline = make_pipeline(MinMaxScaler(), small()).fit(X, y)
+    mean, std = pipeline.predict(QUERIES, return_std=True)
+    expected = by_hand.predict(scaler.transform(QUERIES), return_std=True)
+    assert_array_equal([mean, std], expected)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_grid_search_over_rules_and_kernels_chooses_the_better_kernel(n_jobs):
+    noise = White(0.1, "fixed")
+    grid = {
+        "weighting": ["entropy", "uniform"],
+        # On this length-scale the data is white noise: the other kernel has to win.
+        "kernel": [RBF(1.0, "fixed") + noise, RBF(1e-4, "fixed") + noise],
+    }
+    search = GridSearchCV(small(), grid, cv=3, n_jobs=n_jobs, error_score="raise").fit(X, y)
+    assert search.best_params_["kernel"] == grid["kernel"][0]
+    assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
+    assert len(search.cv_results_["params"]) == 4
+
+
+def test_cross_validation_scores_near_the_noise():
+    scores = cross_val_score(small(), X, y, cv=3, error_score="raise")
+    assert scores.shape == (3,)
+    assert np.all(scores > 0.9)
+
+
+def test_score_is_the_coefficient_of_determination(fitted):
+    residual = y - fitted.predict(X)
+    expected = 1 - np.sum(residual**2) / np.sum((y - y.mean()) ** 2)
+    assert fitted.score(X, y) == pytest.approx(expected, rel=1e-12)
+
+
+def pickled(model, path):
+    return pickle.loads(pickle.dumps(model))
+
+
+def joblibbed(model, path):
+    joblib.dump(model, path / "model.joblib", compress=3)
+    return joblib.load(path / "model.joblib")
+
+
+@pytest.mark.parametrize("round_trip", [pickled, joblibbed])
+@pytest.mark.parametrize("label", [None, "kx-uni", "gp-pro-sm", "gp-full", "gp-pro-full"])
+def test_predictions_survive_a_round_trip_bit_for_bit(round_trip, label, tmp_path):
+    if label is None:
+        model = small()
+    else:
+        model = ManyGPRegressor.from_label(label, points_per_expert=30, random_state=0)
+    model.fit(X, y)
+    again = round_trip(model, tmp_path)
+    assert_array_equal(answers(again), answers(model))
+    assert [e.hyperparameters for e in again.experts_] == [
+        e.hyperparameters for e in model.experts_
+    ]
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_rules_set_after_fit_equal_a_fresh_fit_with_them(weighting, calibration, aggregation):
+    rules = {"weighting": weighting, "calibration": calibration, "aggregation": aggregation}
+    changed = small(kernel=FIXED).fit(X, y)
+    experts = changed.experts_
+    changed.set_params(**rules)
+    assert_array_equal(answers(changed), answers(small(kernel=FIXED, **rules).fit(X, y)))
+    assert changed.experts_ is experts  # the same experts answer by another rule
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weighting": "uniform"},
+        {"weighting": "variance"},
+        {"calibration": "none"},
+        {"aggregation": "poe"},
+        {"aggregation": "rbcm"},
+        {"aggregation": "barycentre"},
+    ],
+)
+def test_rules_set_after_fit_change_the_answer(fitted, change):
+    model = pickle.loads(pickle.dumps(fitted)).set_params(**change)
+    assert not np.allclose(answers(model)[1], answers(fitted)[1], rtol=1e-3)
+
+
+def test_an_unfitted_model_says_so():
+    model = ManyGPRegressor()
+    for method in (model.predict, model.sample_y, model.predict_experts, model.calibration_ratio):
+        with pytest.raises(NotFittedError, match="not fitted"):
+            method(QUERIES)
+    with pytest.raises(NotFittedError, match="not fitted"):
+        model.log_marginal_likelihood()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_tables_give_the_answer_of_the_array(library):
+    module = pytest.importorskip(library)
+    table = module.table if library == "pyarrow" else module.DataFrame
+
+    def named(rows, *names):
+        return table({name: rows[:, "ab".index(name)] for name in names})
+
+    fitted = small(kernel=FIXED).fit(named(X, "a", "b"), y)
+    expected = answers(small(kernel=FIXED).fit(X, y))
+    assert_array_equal(answers(fitted, named(QUERIES, "a", "b")), expected)
+    assert_array_equal(fitted.feature_names_in_, ["a", "b"])
+    with pytest.raises(ValueError, match="same order"):
+        fitted.predict(named(QUERIES, "b", "a"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"partition": name} for name in PARTITIONS]
+    + [{"kernel": Constant(1.0) + White(0.1)}, {"kernel": FIXED, "normalize_y": False}],
+    ids=str,
+)
+def test_inputs_are_never_written_to(settings):
+    given = [X.copy(), y.copy(), ALPHA.copy(), QUERIES.copy()]
+    for writable in (True, False):  # writable data keeps its values, read-only data is no error
+        for array in given:
+            array.flags.writeable = writable
+        fitted = small(alpha=given[2], **settings).fit(given[0], given[1])
+        answers(fitted, given[3])
+        fitted.sample_y(given[3])
+        fitted.predict_experts(given[3])
+        for array, original in zip(given, (X, y, ALPHA, QUERIES), strict=True):
+            assert_array_equal(array, original)
+
+
+def interrupt_the_third(monkeypatch):
+    calls = []
+    fit_expert = committee.fit_expert
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return fit_expert(*arguments)
+
+    monkeypatch.setattr(committee, "fit_expert", interrupted)
+    return calls
+
+
+@pytest.mark.parametrize("columns", [2, 3], ids=["same-columns", "one-more-column"])
+def test_an_interrupted_refit_leaves_the_old_model(columns, monkeypatch):
+    fitted = small().fit(X, y)
+    before, experts = answers(fitted), fitted.experts_
+    calls = interrupt_the_third(monkeypatch)
+    other = np.random.default_rng(1).uniform(0, 9, (90, columns))
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(other, -5 * y)
+    assert len(calls) == 3
+    assert fitted.experts_ is experts
+    assert_array_equal(answers(fitted), before)
+
+
+def test_an_interrupted_first_fit_leaves_the_model_unfitted(monkeypatch):
+    unfitted = small()
+    interrupt_the_third(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        unfitted.fit(X, y)
+    with pytest.raises(NotFittedError):
+        unfitted.predict(QUERIES)
+
+
+def test_a_refused_refit_leaves_the_old_model():
+    fitted = small().fit(X, y)
+    before = answers(fitted)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.fit(np.full((90, 3), np.nan), y)
+    assert_array_equal(answers(fitted), before)
+
+
+def test_a_numpy_integer_is_an_integer():
+    expected = answers(small(kernel=FIXED).fit(X, y))
+    for name, value in {"points_per_expert": 30, "random_state": 0, "n_jobs": 1}.items():
+        given = small(kernel=FIXED, **{name: np.int64(value)}).fit(X, y)
+        assert_array_equal(answers(given), expected)
+
+
+def test_std_and_cov_at_once_are_refused(fitted):
+    with pytest.raises(RuntimeError, match="return_std or return_cov"):
+        fitted.predict(QUERIES, return_std=True, return_cov=True)
+
+
+def no_work(*arguments):
+    raise AssertionError("work was done")
+
+
+RULES = {
+    "partition": PARTITIONS,
+    "weighting": WEIGHTINGS,
+    "calibration": CALIBRATIONS,
+    "aggregation": AGGREGATIONS,
+    "hyperparameters": PULLS,
+    "prior_mean": PRIOR_MEANS,
+}
+
+
+@pytest.mark.parametrize("name", ["nonsense", "", 3])
+@pytest.mark.parametrize("rule", RULES)
+def test_an_unknown_rule_is_an_error_before_the_work_that_lists_the_known_ones(rule, name):
+    settings = {"partition": no_work, rule: name}
+    with pytest.raises(ValueError, match=f"{rule} must be one of .*{', '.join(RULES[rule])}"):
+        small(**settings).fit(X, y)
+    if rule in ("weighting", "calibration", "aggregation"):
+        with pytest.raises(ValueError, match=f"{rule} must be one of"):
+            small(kernel=FIXED).fit(X, y).set_params(**{rule: name}).predict(QUERIES)
+
+
+@pytest.mark.parametrize("value", [-1, 2.5, "20", None, np.nan])
+@pytest.mark.parametrize(
+    ("name", "least"), [("points_per_expert", 1), ("n_restarts_optimizer", 0)]
+)
+def test_counts_must_be_integers(name, least, value):
+    for bad in (value, least - 1):
+        with pytest.raises(ValueError, match=f"{name} must be an integer of at least {least}"):
+            small(**{"partition": no_work, name: bad}).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "alpha",
+    [-1.0, np.nan, np.inf, "x", None, np.ones(3), np.ones((90, 1)), np.linspace(-1, 1, 90)],
+    ids=["negative", "nan", "inf", "string", "none", "short", "2-d", "one negative row"],
+)
+def test_alpha_must_be_a_variance_or_one_per_row(alpha):
+    with pytest.raises(ValueError, match="alpha"):
+        small(alpha=alpha, partition=no_work).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([np.arange(37), np.arange(38, 90)], "row 37"),
+        ([np.arange(90), []], "empty"),
+        ([], "empty"),
+    ],
+    ids=["lost-row", "empty-part", "no-parts"],
+)
+def test_a_partition_that_loses_rows_or_has_empty_parts_is_refused(parts, message):
+    with pytest.raises(ValueError, match=f"partition .*{message}"):
+        small(partition=lambda *_: parts).fit(X, y)
