@@ -72,7 +72,9 @@ def predict(n: int = 20_000, points: int = 200) -> None:
         product = min(product, seconds(matrix_product(points), inner=200))
     flops = len(model.experts_) * points**2 * n
     ratio = ours / (flops * product / (2 * points**3))
-    print(f"predict {n} rows with {len(model.experts_)} experts: {ours:.2f} s, {ratio:.1f} x flops")
+    print(
+        f"predict {n} rows with {len(model.experts_)} experts: {ours:.2f} s, {ratio:.1f} x flops"
+    )
 
 
 def fit(n: int = 20_000) -> None:

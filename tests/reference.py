@@ -100,10 +100,13 @@ def rbcm(mean, v, p, w):
     return variance * sum(wm * m / vm for m, vm, wm in zip(mean, v, w, strict=True)), variance
 
 
-def rbcm_own_priors(mean, v, p, w):
-    gained = sum(wm * (1 / vm - 1 / pm) for vm, pm, wm in zip(v, p, w, strict=True))
-    variance = 1 / (gained + 1 / (sum(p) / len(p)))
-    return variance * sum(wm * m / vm for m, vm, wm in zip(mean, v, w, strict=True)), variance
+def rbcm_own_priors(mean, v, p, w, prior_mean):
+    common, centre = len(p) / sum(p), sum(prior_mean) / len(prior_mean)
+    precision, total = common, common * centre
+    for m, vm, pm, wm, cm in zip(mean, v, p, w, prior_mean, strict=True):
+        precision += wm * (1 / vm - 1 / pm)
+        total += wm * (m / vm - cm / pm)
+    return total / precision, 1 / precision
 
 
 def barycentre(mean, v, w):

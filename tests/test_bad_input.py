@@ -58,7 +58,9 @@ def test_missing_values_of_x_are_named_by_column_and_row(value, kind):
 
 def test_the_named_column_row_and_kind_belong_to_one_value():
     bad = spoilt(X, ((0, 1), np.inf), ((5, 0), np.nan))
-    with pytest.raises(ValueError, match=r"infinity \(column 1, row 0|NaN \(column 0, row 5"):
+    with pytest.raises(
+        ValueError, match=r"infinity, first in column 1, row 0|NaN, first in column 0, row 5"
+    ):
         model().fit(bad, y)
 
 
@@ -360,7 +362,7 @@ def test_magnitudes_beyond_a_kernel_of_your_own_are_refused_by_column(kernel):
             model(kernel=kernel).fit(X * [1.0, scale], y)
         assert_sound(model(kernel=kernel, normalize_X=True).fit(X * scale, y), QUERIES * scale)
         assert_sound(model(kernel=kernel).fit(X / scale, y), QUERIES / scale)
-    assert_sound(model(kernel=kernel).fit(X * 4e149, y), QUERIES * 4e149)
+    assert_sound(model(kernel=kernel).fit(X * 4e99, y), QUERIES * 4e99)
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e160, 1e-160, 1e-300])

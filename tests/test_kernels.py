@@ -291,7 +291,7 @@ def test_diagonal_of_a_stationary_kernel_is_exact_wherever_the_rows_lie(name):
 def test_converted_kernel_equals_scikit_learns_or_is_refused_on_several_columns():
     theirs, X = sk.ExpSineSquared(0.9, 1.3), rows(9, 3)
     try:
-        ours = as_kernel(theirs)
+        ours = as_kernel(theirs, 3)
         ours.check_columns(3)
     except ValueError:
         return

@@ -57,6 +57,7 @@ class FakeModel:
             variance=number + x**2,
             prior_variance=np.full((self.n_experts, len(x)), 9.0),
             noise_variance=np.ones((self.n_experts, 1)),
+            prior_mean=np.zeros((self.n_experts, 1)),
         )
 
     def calibration_ratio(self, X):

@@ -91,6 +91,14 @@ def test_far_from_all_data_the_mean_lies_between_the_experts_prior_means(committ
     assert np.all(means <= prior.max(axis=1) + 1e-9)
 
 
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@pytest.mark.parametrize("aggregation", [a for a in AGGREGATIONS if a != "poe"])
+def test_far_from_all_data_more_experts_are_not_surer(committee, calibration, aggregation):
+    rules = Rules.named("entropy", calibration, aggregation)
+    few, many = (rules.distribution([committee[0]] * n, ROWS + 1e3)[1] for n in (2, 20))
+    assert_allclose(many, few, rtol=1e-8)
+
+
 def test_a_row_of_zero_prior_variance_has_a_finite_answer():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(20, 2)), rng.normal(size=(20, 1))

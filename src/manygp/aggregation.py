@@ -36,14 +36,16 @@ def rbcm(experts: ExpertPredictions, weights: Array) -> Gaussian:
     """Robust Bayesian committee machine: unnormalised weights, and the prior counted once.
 
     1 / variance = sum_m w_m (1 / variance_m - 1 / prior_m) + 1 / prior
+    mean / variance = sum_m w_m (mean_m / variance_m - prior mean_m / prior_m) + prior mean / prior
 
-    With one prior for all this is the published formula; where each expert has its own prior,
-    dividing each by its own keeps the variance positive. `prior` is then their mean.
+    With one prior of mean 0 for all this is the published formula; where each expert has its
+    own, dividing each by its own keeps the variance positive. `prior` is then their mean.
     """
-    gained = weights * (1 / experts.variance - 1 / experts.prior_variance)
-    prior = experts.prior_variance.mean(axis=0)
-    variance = 1 / (gained.sum(axis=0) + 1 / prior)
-    mean = variance * (weights * experts.mean / experts.variance).sum(axis=0)
+    local, prior = 1 / experts.variance, 1 / experts.prior_variance
+    common = 1 / experts.prior_variance.mean(axis=0)
+    variance = 1 / ((weights * (local - prior)).sum(axis=0) + common)
+    shift = weights * (local * experts.mean - prior * experts.prior_mean)
+    mean = variance * (shift.sum(axis=0) + common * experts.prior_mean.mean(axis=0))
     return Gaussian(mean, variance)
 
 

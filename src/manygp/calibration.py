@@ -29,8 +29,9 @@ class Information:
     def __call__(self, experts: ExpertPredictions) -> Array:
         if len(experts.mean) == 1:  # one expert has seen all there is
             return none(experts)
-        with np.errstate(divide="ignore"):  # without noise any variance gives the largest gain
+        with np.errstate(divide="ignore", invalid="ignore"):  # noise may be 0
             gain = 0.5 * np.log1p(experts.variance / experts.noise_variance)
+        gain = np.where(experts.variance > 0, gain, 0.0)
         exponent = (np.e - 1) / np.e * np.minimum(gain, self.max_gain)
         return np.exp(-self.strength * exponent)
 

@@ -10,11 +10,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 from joblib import Parallel, delayed, effective_n_jobs
-from threadpoolctl import ThreadpoolController
 
 from manygp.expert import Expert, fit_expert, maximise, posterior_covariance, predict_expert
 from manygp.kernel import Sum, Workspace
+from manygp.kernels import TILE
 from manygp.likelihood import Likelihood
 from manygp.types import Array, ExpertPredictions, IndexArray, Pull
 
@@ -77,17 +78,16 @@ def fit_committee(
     *starts, shared_starts = rng.uniform(low, high, size=shape)  # drawn before any work
     alone = len(distinct) == 1
     shared = pull != 0.0 if not alone else len(X) > 2 * SHARED_ROWS  # alone: as a warm start
-    blas = nullcontext if alone and len(X) > MANY_ROWS else single_threaded_blas
-    with blas():
+    limit = not (alone and len(X) > MANY_ROWS)
+    with single_threaded_blas() if limit else nullcontext():
         if shared:
             kernel = fit_shared(X, Y, alpha, kernel, constant_mean, shared_starts, rng, n_jobs)
-        pull = 0.0 if alone else pull
-        precision = np.broadcast_to(pull(kernel) if callable(pull) else pull, low.shape)
+        precision = _precision(0.0 if alone else pull, kernel)
         if shared or np.any(precision):
             starts = [rows[:0] for rows in starts]
         tasks = (
             delayed(_limited)(
-                blas, fit_expert, X, Y, alpha, part, kernel, precision, constant_mean, rows
+                limit, fit_expert, X, Y, alpha, part, kernel, precision, constant_mean, rows
             )
             for part, rows in zip(distinct, starts, strict=True)
         )
@@ -118,30 +118,40 @@ def fit_shared(
         return maximise(likelihoods, kernel, np.zeros(len(kernel.theta)), starts, pool.map)[0]
 
 
+def _precision(pull: float | Pull, kernel: Sum) -> Array:
+    """Precision of the pull on each element of theta: (p,)."""
+    values = np.asarray(pull(kernel) if callable(pull) else pull, dtype=float)
+    if values.shape not in ((), (kernel.n_free,)) or not np.all(values >= 0):
+        raise ValueError(
+            "hyperparameters must give a pull that is not negative: one number, or one for each "
+            f"of {', '.join(kernel.theta_names)}; it gave {values}"
+        )
+    return np.broadcast_to(values, kernel.n_free)
+
+
 def predict_experts(
     experts: list[Expert], X: Array, with_variance: bool = True
-) -> tuple[ExpertPredictions, Array]:
-    """What every expert says about the rows of X.
+) -> list[ExpertPredictions]:
+    """What every expert says about the rows of X: one record per target.
 
-    Returns
-    -------
-    predictions : ExpertPredictions
-        With the means of the first target; without variance it holds no variances.
-    means : ndarray of shape (t, M, N)
-        Of all targets; variances are the same for all of them.
+    Only the means differ between targets. Without variance the variances are empty.
     """
     distinct = {id(expert): expert for expert in experts}
     spaces: dict[int, Workspace] = {}
     found = {}
     for key, expert in distinct.items():
-        n = len(expert.X)
+        n = len(expert.whitener)
         work = spaces.setdefault(n, Workspace((len(X), n)))
         found[key] = predict_expert(expert, X, work, with_variance)
     columns = [found[id(expert)] for expert in experts]
     means = np.array([mean.T for mean, _, _ in columns]).swapaxes(0, 1)
+    prior_means = np.array([expert.mean for expert in experts]).T[:, :, None]
     noise = np.array([[expert.noise_variance] for expert in experts])
     variance, prior = (np.array([c[i] for c in columns]) for i in (1, 2))
-    return ExpertPredictions(means[0], variance, prior, noise), means
+    return [
+        ExpertPredictions(mean, variance, prior, noise, prior_mean)
+        for mean, prior_mean in zip(means, prior_means, strict=True)
+    ]
 
 
 def joint_covariance(experts: list[Expert], X: Array, weights: Array, variance: Array) -> Array:
@@ -177,22 +187,29 @@ def map_row_blocks(
 ) -> tuple[Array, ...]:
     """Apply `function` to blocks of rows in parallel and join its results along the last axis.
 
-    Blocks do not depend on n_jobs, and bound the memory whatever the number of rows.
+    Blocks do not depend on n_jobs, and bound the memory whatever the number of rows. Each is
+    filled up to whole tiles, so that a row's digits do not depend on the rows beside it.
     """
+    n_rows = len(X)
+    X = np.concatenate([X, X[-1:].repeat(-n_rows % TILE, axis=0)])
     widest = max(len(experts), *(len(expert.X) for expert in experts))
-    size = int(np.clip(BLOCK_NUMBERS // widest, 16, BLOCK_ROWS))
+    size = int(np.clip(BLOCK_NUMBERS // widest // TILE * TILE, TILE, BLOCK_ROWS))
     blocks = (X[start : start + size] for start in range(0, len(X), size))
     with single_threaded_blas():
         tasks = (
             delayed(_limited)(single_threaded_blas, function, experts, block) for block in blocks
         )
         results = Parallel(n_jobs=n_jobs, prefer="threads")(tasks)
-    return tuple(np.concatenate(column, axis=-1) for column in zip(*results, strict=True))
+    columns = zip(*results, strict=True)
+    return tuple(np.concatenate(column, axis=-1)[..., :n_rows] for column in columns)
 
 
-def _limited(limit: Callable[[], Any], function: Callable[..., Any], *arguments: Any) -> Any:
-    """In a worker process the caller's limit on BLAS does not hold: set it there too."""
-    with limit():
+def _limited(limit: bool, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call with BLAS on one thread, in a worker that the caller's limit may not reach.
+
+    It does not reach other processes, nor other threads where BLAS runs on OpenMP.
+    """
+    with _controller().limit(limits=1, user_api="blas") if limit else nullcontext():
         return function(*arguments)
 
 
@@ -203,7 +220,7 @@ _limiter: Any = None
 
 @cache
 def _controller() -> Any:
-    return ThreadpoolController()
+    return threadpoolctl.ThreadpoolController()
 
 
 @contextmanager
@@ -216,6 +233,7 @@ def single_threaded_blas() -> Iterator[None]:
     global _depth, _limiter
     with _lock:
         if _depth == 0:
+            _take_control()
             _limiter = _controller().limit(limits=1, user_api="blas")
         _depth += 1
     try:
@@ -224,4 +242,13 @@ def single_threaded_blas() -> Iterator[None]:
         with _lock:
             _depth -= 1
             if _depth == 0:
+                _take_control()
                 _limiter.restore_original_limits()
+                _take_control()
+
+
+def _take_control() -> None:
+    """From 3.8 on, threadpoolctl obeys one thread at a time; the last one out may be another."""
+    release = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
+    if release is not None:
+        release(force=True)

@@ -21,7 +21,7 @@ from manygp.kernels import (
 )
 
 
-def as_kernel(kernel: Any) -> Kernel:
+def as_kernel(kernel: Any, n_features: int = 1) -> Kernel:
     """`kernel` itself if it is one of ours, else its conversion from scikit-learn.
 
     Raises
@@ -31,10 +31,9 @@ def as_kernel(kernel: Any) -> Kernel:
     """
     if isinstance(kernel, Kernel):
         return kernel
-    if isinstance(kernel, sk.Sum):
-        return Sum(as_kernel(kernel.k1), as_kernel(kernel.k2))
-    if isinstance(kernel, sk.Product):
-        return Product(as_kernel(kernel.k1), as_kernel(kernel.k2))
+    if type(kernel) in (sk.Sum, sk.Product):
+        combine = Sum if type(kernel) is sk.Sum else Product
+        return combine(as_kernel(kernel.k1, n_features), as_kernel(kernel.k2, n_features))
     if type(kernel) is sk.ConstantKernel:
         return Constant(kernel.constant_value, _bounds(kernel, "constant_value"))
     if type(kernel) is sk.WhiteKernel:
@@ -51,6 +50,11 @@ def as_kernel(kernel: Any) -> Kernel:
             kernel.alpha,
             _bounds(kernel, "length_scale"),
             _bounds(kernel, "alpha"),
+        )
+    if type(kernel) is sk.ExpSineSquared and n_features > 1:
+        raise ValueError(
+            f"the kernel {kernel!r} is not a covariance function on {n_features} columns; use "
+            "manygp.kernels.Periodic, which multiplies over the columns"
         )
     if type(kernel) is sk.ExpSineSquared:
         return Periodic(

@@ -15,6 +15,7 @@ from manygp.types import Array, IndexArray
 
 # Rounding may leave a posterior variance at or below zero; relative to the prior variance.
 SMALLEST_VARIANCE = 1e-14
+SMALLEST_PRIOR = 1e-200
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +37,8 @@ class Expert:
         Evaluations of the likelihood that the fit took.
     X, Y, alpha : ndarrays of shape (n, d), (n, t), (n,)
         Its inputs, targets and known noise variances.
-    whitener : ndarray of shape (n, n)
-        Inverse of the lower Cholesky factor of the covariance of y.
-    coefficients : ndarray of shape (n, t)
-        K^-1 (y - mean).
+    whitener, coefficients : ndarrays of shape (n', n'), (n', t)
+        See `Posterior`.
     """
 
     indices: IndexArray
@@ -81,7 +80,7 @@ def maximise(
     kernel : Sum
         First start, and centre of the pull.
     precision : ndarray of shape (p,)
-        Precision of the pull on each element of theta; 0 for none.
+        Precision of the pull on each element of theta; 0 for none, infinity to hold it.
     starts : ndarray of shape (r, p)
         Further starts.
     evaluate : callable
@@ -93,10 +92,13 @@ def maximise(
     n_evaluations : int
     """
     bounds = kernel.bounds
-    centre = np.clip(kernel.theta, *bounds.T)
-    best, best_theta, n_evaluations = -np.inf, centre, 0
-    if not len(centre):
+    held = np.isinf(precision)
+    if held.all():
         return kernel, 0
+    centre = np.clip(kernel.theta, *bounds.T)
+    bounds[held] = centre[held, None]
+    precision = np.where(held, 0.0, precision)
+    best, best_theta, n_evaluations = -np.inf, centre, 0
 
     def objective(theta: Array) -> tuple[float, Array]:
         nonlocal best, best_theta, n_evaluations
@@ -130,15 +132,16 @@ def fit_expert(
     constant_mean: bool,
     starts: Array,
 ) -> Expert:
-    """Fit the expert of the rows `indices`; see `maximise` for the other arguments.
-
-    An infinite precision leaves the hyperparameters as they are.
-    """
+    """Fit the expert of the rows `indices`; see `maximise` for the other arguments."""
     likelihood = Likelihood(X[indices], Y[indices], alpha[indices], constant_mean)
-    n_evaluations = 0
-    if not np.all(np.isinf(precision)):
-        kernel, n_evaluations = maximise([likelihood], kernel, precision, starts)
-    posterior = likelihood.posterior(kernel)
+    kernel, n_evaluations = maximise([likelihood], kernel, precision, starts)
+    try:
+        posterior = likelihood.posterior(kernel)
+    except NotPositiveDefiniteError as error:
+        raise NotPositiveDefiniteError(
+            f"the covariance of the expert with the rows {indices[:3]}... is not positive "
+            f"definite with the kernel {kernel!r}; add White() to it, or raise alpha"
+        ) from error
     return Expert(
         indices,
         kernel,
@@ -160,17 +163,18 @@ def predict_expert(
     """Posterior mean (N, t), latent variance (N,) and prior variance (N,) at the rows of X.
 
     Without variance the last two are empty, and nothing of order n^2 is computed.
-    `work` has the shape (N, n).
+    `work` has the shape (N, n').
     """
     work.reset()
     signal = expert.kernel.left
-    k = signal.cross(X, expert.X, work)
+    k = signal.cross(X, _padded_rows(expert), work)
     if k.shape != work.shape:  # a constant kernel
         k = np.array(np.broadcast_to(k, work.shape))
-    mean = k @ expert.coefficients + expert.mean
+    # Not k @ coefficients, whose digits depend on the number of rows.
+    mean = np.einsum("ij,jt->it", k, expert.coefficients) + expert.mean
     if not with_variance:
         return mean, np.empty(0), np.empty(0)
-    prior = signal.diag(X)
+    prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
     v = _whiten(expert, k).T
     variance = prior - np.einsum("ij,ij->i", v, v)
     return mean, np.maximum(variance, SMALLEST_VARIANCE * prior), prior
@@ -178,11 +182,19 @@ def predict_expert(
 
 def posterior_covariance(expert: Expert, X: Array) -> Array:
     """Latent posterior covariance of the rows of X: (N, N)."""
-    v = _whiten(expert, expert.kernel.left(X, expert.X))
-    covariance = expert.kernel.left(X) - v.T @ v
+    signal = expert.kernel.left
+    v = _whiten(expert, signal(X, _padded_rows(expert)))
+    covariance = signal(X) - v.T @ v
     diagonal = np.einsum("ii->i", covariance)
-    np.maximum(diagonal, SMALLEST_VARIANCE * expert.kernel.left.diag(X), out=diagonal)
+    prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
+    np.maximum(diagonal, SMALLEST_VARIANCE * prior, out=diagonal)
     return covariance
+
+
+def _padded_rows(expert: Expert) -> Array:
+    """The expert's rows, and copies of the first for those that pad its whitener."""
+    missing = len(expert.whitener) - len(expert.X)
+    return np.concatenate([expert.X, expert.X[:1].repeat(missing, axis=0)])
 
 
 def _whiten(expert: Expert, k: Array) -> Array:

@@ -19,6 +19,7 @@ import numpy as np
 from manygp.types import Array
 
 Bounds = tuple[float, float] | Literal["fixed"]
+LengthScale = float | tuple[float, ...]
 Pullback = Callable[[Array], Array]
 
 DEFAULT_BOUNDS: Bounds = (1e-5, 1e5)
@@ -100,6 +101,12 @@ class Kernel(ABC):
         return tuple(p for p in self.parameters if getattr(self, f"{p}_bounds") != "fixed")
 
     @property
+    def n_free(self) -> int:
+        """Length of theta."""
+        values = (getattr(self, p) for p in self.free)
+        return sum(len(value) if isinstance(value, tuple) else 1 for value in values)
+
+    @property
     def theta(self) -> Array:
         """Logarithms of the free hyperparameters: (p,)."""
         values = [np.atleast_1d(getattr(self, p)) for p in self.free]
@@ -126,14 +133,18 @@ class Kernel(ABC):
 
     def with_theta(self, theta: Array) -> Self:
         """The same kernel with the free hyperparameters exp(theta)."""
-        values, changes = np.exp(theta), {}
+        if len(theta) != self.n_free:
+            raise ValueError(f"{self!r} needs {self.n_free} elements of theta, not {len(theta)}")
+        values = np.exp(theta)
+        changes: dict[str, LengthScale] = {}
         for p in self.free:
             old = getattr(self, p)
-            size = np.size(old)
-            new, values = values[:size], values[size:]
-            changes[p] = tuple(new.tolist()) if isinstance(old, tuple) else float(new[0])
-        if len(values):
-            raise ValueError(f"theta has {len(values)} elements too many for {self!r}")
+            if isinstance(old, tuple):
+                changes[p] = tuple(values[: len(old)].tolist())
+                values = values[len(old) :]
+            else:
+                changes[p] = float(values[0])
+                values = values[1:]
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
     def check_columns(self, n_features: int) -> None:  # noqa: B027
@@ -217,6 +228,10 @@ class Pair(Kernel):
                 raise TypeError(f"a kernel combines with kernels, not with {part!r}")
 
     @property
+    def n_free(self) -> int:
+        return self.left.n_free + self.right.n_free
+
+    @property
     def theta(self) -> Array:
         return np.concatenate([self.left.theta, self.right.theta])
 
@@ -229,7 +244,7 @@ class Pair(Kernel):
         return self.left.theta_names + self.right.theta_names
 
     def with_theta(self, theta: Array) -> Self:
-        n = len(self.left.theta)
+        n = self.left.n_free
         return type(self)(self.left.with_theta(theta[:n]), self.right.with_theta(theta[n:]))
 
     def check_columns(self, n_features: int) -> None:

@@ -15,6 +15,7 @@ from manygp.kernel import (
     Bounds,
     Constant,
     Kernel,
+    LengthScale,
     Product,
     Pullback,
     Sum,
@@ -37,8 +38,13 @@ __all__ = [
     "default_kernel",
 ]
 
-LengthScale = float | tuple[float, ...]
 NOTHING = np.empty(0)
+
+# Beyond this squared norm the differences of a matrix product lose too many digits.
+LARGEST_SQUARE = 1e6
+# Rows of one matrix product: with a fixed shape the digits of a row do not depend on how many
+# others there are.
+TILE = 32
 
 
 @dataclass(frozen=True)
@@ -85,10 +91,15 @@ class Stationary(Kernel):
         """|z1|^2 + |z2|^2 - 2 z1.z2 as one matrix product of the rows (-2 z1, |z1|^2, 1)."""
         shift = Z2.mean(axis=0)  # keeps the squares small: less cancellation
         Z1, Z2 = Z1 - shift, Z2 - shift
-        one1, one2 = np.ones((len(Z1), 1)), np.ones((len(Z2), 1))
-        square1 = np.einsum("ij,ij->i", Z1, Z1)[:, None]
         square2 = np.einsum("ij,ij->i", Z2, Z2)[:, None]
-        np.matmul(np.hstack([-2 * Z1, square1, one1]), np.hstack([Z2, one2, square2]).T, out=out)
+        if square2.max() > LARGEST_SQUARE:
+            return cdist(Z1, Z2, "sqeuclidean", out=out)
+        square1 = np.einsum("ij,ij->i", Z1, Z1)[:, None]
+        left = np.hstack([-2 * Z1, square1, np.ones((len(Z1), 1))])
+        right = np.hstack([Z2, np.ones((len(Z2), 1)), square2]).T
+        step = TILE if len(Z1) % TILE == 0 else len(Z1)
+        for start in range(0, len(Z1), step):
+            np.matmul(left[start : start + step], right, out=out[start : start + step])
         return np.maximum(out, 0.0, out=out)
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:

@@ -10,12 +10,23 @@ from manygp import linalg
 from manygp.kernel import Pullback, Sum, Workspace
 from manygp.types import Array
 
+PADDING = 8
 # Tried in turn until the Cholesky factorisation succeeds, relative to the mean prior variance.
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
 
 class NotPositiveDefiniteError(ValueError):
     """No jitter of the ladder makes the covariance matrix positive definite."""
+
+
+def psd_root(A: Array) -> Array:
+    """Lower Cholesky factor of a positive semi-definite matrix, with the least jitter it needs."""
+    for relative in JITTERS:
+        try:
+            return np.linalg.cholesky(A + relative * np.einsum("ii->i", A).mean() * np.eye(len(A)))
+        except np.linalg.LinAlgError:
+            continue
+    raise NotPositiveDefiniteError("the covariance matrix is not positive semi-definite")
 
 
 class Posterior(NamedTuple):
@@ -26,11 +37,12 @@ class Posterior(NamedTuple):
     log_likelihood : float
     mean : ndarray of shape (t,)
         Constant prior mean.
-    whitener : ndarray of shape (n, n)
+    whitener : ndarray of shape (n', n')
         Inverse of the lower Cholesky factor of the covariance of y, in Fortran order: a
-        triangular product is twice as fast as a triangular solve.
-    coefficients : ndarray of shape (n, t)
-        K^-1 (y - mean).
+        triangular product is twice as fast as a triangular solve. Zeros fill it up to a
+        multiple of PADDING rows: BLAS then treats all columns of a product alike.
+    coefficients : ndarray of shape (n', t)
+        K^-1 (y - mean), filled up in the same way.
     jitter : float
         Variance that had to be added to the diagonal.
     """
@@ -75,10 +87,15 @@ class Likelihood:
     def posterior(self, kernel: Sum) -> Posterior:
         """Condition on the rows at the kernel's hyperparameters."""
         value, mean, factor, coefficients, jitter, _ = self._condition(kernel)
-        whitener = factor.copy("F")  # the workspace is used again
-        linalg.invert_triangle(whitener)
+        n, t = coefficients.shape
+        n_padded = -(-n // PADDING) * PADDING
+        whitener = np.zeros((n_padded, n_padded), order="F")
+        whitener[:n, :n] = factor
+        linalg.invert_triangle(whitener[:n, :n])
         linalg.clear_upper(whitener)
-        return Posterior(value, mean, whitener, coefficients, jitter)
+        padded = np.zeros((n_padded, t))
+        padded[:n] = coefficients
+        return Posterior(value, mean, whitener, padded, jitter)
 
     def value_and_gradient(self, kernel: Sum) -> tuple[float, Array]:
         """log p(y | X, theta) and its derivative with respect to kernel.theta, shape (p,)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ _wide = b"int64" in _name(cython_lapack.__pyx_capi__["dpotrf"])
 _integer: Any = ctypes.c_int64 if _wide else ctypes.c_int
 
 
-@cache
+@lru_cache(maxsize=None, typed=True)
 def _number(value: int | float) -> Any:
     """Numbers are passed by reference; they are never written to, so threads may share them."""
     return _integer(value) if isinstance(value, int) else ctypes.c_double(value)

@@ -29,7 +29,8 @@ def kmeans(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]
     """
     if len(np.unique(X, axis=0)) < n_parts:
         return random(X, n_parts, rng)
-    with warnings.catch_warnings():
+    # Rows may be so near each other that their squared distances are 0.
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         warnings.filterwarnings("ignore", message="One of the clusters is empty")
         centres, labels = kmeans2(X, n_parts, minit="++", rng=rng)
     mean_size = len(X) / n_parts

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -18,12 +18,12 @@ from manygp.expert import Expert
 from manygp.kernel import split_noise
 from manygp.kernels import default_kernel
 from manygp.labels import LABELS
-from manygp.likelihood import Likelihood
+from manygp.likelihood import Likelihood, psd_root
 from manygp.partition import PARTITIONS
 from manygp.rules import Rules, choose
 from manygp.types import Array, ExpertPredictions, IndexArray
 
-PRIOR_MEANS = {"zero": False, "constant": True}
+PRIOR_MEANS: dict[Any, bool] = {"zero": False, "constant": True}
 
 
 class ManyGPRegressor(RegressorMixin, BaseEstimator):
@@ -165,25 +165,38 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         y : array-like of shape (n,) or (n, t)
             Several targets share experts and kernels.
         """
+        before = self.__dict__.copy()
+        try:
+            return self._fit(X, y)
+        except BaseException:  # an interrupted or failed refit leaves the old model whole
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: Any, y: Any) -> Self:
         self._rules()  # a misspelt rule is an error before the work, not after
         partition = choose("partition", self.partition, PARTITIONS)
         pull = choose("hyperparameters", self.hyperparameters, committee.PULLS)
+        if self.prior_mean not in (None, *PRIOR_MEANS):
+            known = ", ".join(PRIOR_MEANS)
+            raise ValueError(f"prior_mean must be one of None, {known}, not {self.prior_mean!r}")
         for name, least in (("points_per_expert", 1), ("n_restarts_optimizer", 0)):
             value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < least:
+            if not isinstance(value, Integral) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
         X, Y = validation.check_training_data(self, X, y)
         n, d = X.shape
-        kernel = split_noise(default_kernel(d) if self.kernel is None else as_kernel(self.kernel))
+        given = default_kernel(d) if self.kernel is None else as_kernel(self.kernel, d)
+        kernel = split_noise(given)
         kernel.check_columns(d)
         x_scaling, y_scaling = self._scalings(X, Y)
         alpha = self._normalised_alpha(n, y_scaling)
         Z = np.ascontiguousarray(x_scaling.apply(X))
+        validation.check_magnitude(Z, "X", getattr(self, "feature_names_in_", None))
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        parts = partition(Z, max(1, n // self.points_per_expert), rng)
+        parts = partition(Z, max(1, n // int(self.points_per_expert)), rng)
         _check_parts(parts, n)
-        prior_mean = self.prior_mean or ("constant" if len(parts) > 1 else "zero")
-        constant_mean = choose("prior_mean", prior_mean, PRIOR_MEANS)
+        constant_mean = PRIOR_MEANS.get(self.prior_mean, len(parts) > 1)
         kernel, experts = committee.fit_committee(
             Z,
             y_scaling.apply(Y),
@@ -197,7 +210,6 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
             self.n_jobs,
             progress.bar if self.verbose else progress.silent,
         )
-        # In one step at the end: an interrupted or failed refit leaves the old model whole.
         self.kernel_, self.experts_ = kernel, experts
         self._constant_mean = constant_mean
         self._x_scaling, self._y_scaling = x_scaling, y_scaling
@@ -227,20 +239,17 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         """
         if return_std and return_cov:
             raise RuntimeError("ask for return_std or return_cov, not both")
-        Z, rules, scale = self._scaled(X), self._rules(), self._y_scaling.scale
+        Z, rules = self._scaled(X), self._rules()
         if not (return_std or return_cov):
             (mean,) = self._by_blocks(rules.means, Z)
             return self._in_units(mean)
+        if return_cov:
+            squared = self._squared_scale()
+            mean, cov = self._joint(Z, latent)
+            return self._in_units(mean), _squeeze(cov[:, :, None] * squared)
         mean, variance, noise = self._by_blocks(rules.distribution, Z)
-        if latent:
-            noise = np.zeros_like(noise)
-        if return_std:
-            std = np.sqrt(variance + noise)[:, None] * scale
-            return self._in_units(mean), _squeeze(std)
-        (weights,) = self._by_blocks(rules.normalised_weights, Z)
-        cov = committee.joint_covariance(self.experts_, Z, weights, variance)
-        np.einsum("ii->i", cov)[:] += noise
-        return self._in_units(mean), _squeeze(cov[:, :, None] * scale**2)
+        std = np.sqrt(variance if latent else variance + noise)
+        return self._in_units(mean), _squeeze(std[:, None] * self._y_scaling.scale)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False
@@ -249,16 +258,12 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
 
         Parameters are those of `predict`, and the number and seed of the draws.
         """
-        mean, cov = self.predict(X, return_cov=True, latent=latent)
+        mean, cov = self._joint(self._scaled(X), latent)
+        root = psd_root(cov)
         rng = check_random_state(random_state)
-        mean, cov = mean.reshape(len(mean), -1), cov.reshape(len(mean), len(mean), -1)
-        draws = []
-        for t in range(mean.shape[1]):
-            values, vectors = eigh(cov[:, :, t])
-            root = vectors * np.sqrt(np.maximum(values, 0.0))
-            draws.append(mean[:, t, None] + root @ rng.normal(size=(len(mean), n_samples)))
-        samples = np.stack(draws, axis=1)
-        return samples[:, 0] if samples.shape[1] == 1 else samples
+        draws = [m[:, None] + root @ rng.normal(size=(len(m), n_samples)) for m in mean]
+        samples = self._y_scaling.undo(np.stack(draws, axis=-1)).swapaxes(1, 2)
+        return samples[:, 0] if len(draws) == 1 else samples
 
     def log_marginal_likelihood(
         self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True
@@ -275,7 +280,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         clone_kernel : bool, default=True
             Without effect: kernels are immutable.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "experts_")
         distinct = list({id(expert): expert for expert in self.experts_}.values())
         if theta is None:
             if eval_gradient:
@@ -294,13 +299,17 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         Z = self._scaled(X)
         if len(self._y_scaling.scale) > 1:
             raise ValueError("predict_experts is for models of one target")
+        square, undo = self._squared_scale()[0], self._y_scaling.undo
         mean, variance, prior = self._by_blocks(
             lambda experts, block: committee.predict_experts(experts, block)[0][:3], Z
         )
-        noise = np.array([[expert.noise_variance] for expert in self.experts_])
-        square = self._y_scaling.scale[0] ** 2
-        mean = self._y_scaling.undo(mean[..., None])[..., 0]
-        return ExpertPredictions(mean, variance * square, prior * square, noise * square)
+        return ExpertPredictions(
+            undo(mean[..., None])[..., 0],
+            variance * square,
+            prior * square,
+            np.array([[expert.noise_variance] for expert in self.experts_]) * square,
+            undo(np.array([expert.mean for expert in self.experts_])),
+        )
 
     def calibration_ratio(self, X: Any) -> Array:
         """Factor by which the calibration shrinks each expert's variance: (M, N)."""
@@ -319,10 +328,10 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
 
     def _scalings(self, X: Array, Y: Array) -> tuple[scaling.Scaling, scaling.Scaling]:
         normalize_X = self.kernel is None if self.normalize_X is None else self.normalize_X
-        if not normalize_X:
-            validation.check_magnitude(X, getattr(self, "feature_names_in_", None))
         if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
-            warnings.warn("y is constant; predictions will be that constant", stacklevel=3)
+            warnings.warn("y is constant; predictions will be that constant", stacklevel=4)
+        elif not self.normalize_y:
+            validation.check_raw_targets(Y)
         return (
             scaling.to_unit_cube(X) if normalize_X else scaling.identity(X.shape[1]),
             scaling.to_standard(Y) if self.normalize_y else scaling.identity(Y.shape[1]),
@@ -335,13 +344,36 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         return np.asarray((np.sqrt(alpha) / y_scaling.scale[0]) ** 2)
 
     def _scaled(self, X: Any) -> Array:
-        check_is_fitted(self)
-        return np.ascontiguousarray(self._x_scaling.apply(validation.check_features(self, X)))
+        check_is_fitted(self, "experts_")
+        Z = np.ascontiguousarray(self._x_scaling.apply(validation.check_features(self, X)))
+        validation.check_magnitude(Z, "X", getattr(self, "feature_names_in_", None))
+        return Z
 
     def _by_blocks(
         self, function: Callable[[list[Expert], Array], tuple[Array, ...]], Z: Array
     ) -> tuple[Array, ...]:
         return committee.map_row_blocks(function, self.experts_, Z, self.n_jobs)
+
+    def _joint(self, Z: Array, latent: bool) -> tuple[Array, Array]:
+        """Means (t, N) and joint covariance (N, N) of the normalised targets."""
+        rules = self._rules()
+        mean, variance, noise = self._by_blocks(rules.distribution, Z)
+        (weights,) = self._by_blocks(rules.normalised_weights, Z)
+        cov = committee.joint_covariance(self.experts_, Z, weights, variance)
+        if not latent:
+            np.einsum("ii->i", cov)[:] += noise
+        return mean, cov
+
+    def _squared_scale(self) -> Array:
+        """Squared units of y: (t,)."""
+        with np.errstate(over="ignore", under="ignore"):
+            squared = self._y_scaling.scale**2
+        if not np.all(np.isfinite(squared) & (squared > 0)):
+            raise ValueError(
+                f"variances in the squared units of y, whose scale is {self._y_scaling.scale}, "
+                "are beyond floating point; rescale y, or ask for return_std"
+            )
+        return squared
 
     def _in_units(self, means: Array) -> Array:
         """Means (t, N) of the normalised targets in the units of y: (N,) or (N, t)."""

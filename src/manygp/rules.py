@@ -11,7 +11,7 @@ from manygp.aggregation import AGGREGATIONS, barycentre, normalise
 from manygp.calibration import CALIBRATIONS
 from manygp.committee import predict_experts
 from manygp.expert import Expert
-from manygp.types import Aggregation, Array, Calibration, Weighting
+from manygp.types import Aggregation, Array, Calibration, Gaussian, Weighting
 from manygp.weighting import WEIGHTINGS, uniform
 
 
@@ -32,19 +32,34 @@ class Rules(NamedTuple):
         )
 
     def distribution(self, experts: list[Expert], X: Array) -> tuple[Array, Array, Array]:
-        """Means (t, N), latent variances (N,) and noise variances (N,): GP-pro-c."""
-        local, means = predict_experts(experts, X)
+        """Means (t, N), latent variances (N,) and noise variances (N,): GP-pro-c.
+
+        A single expert has seen all there is, and is asked as it is.
+        """
+        by_target = predict_experts(experts, X)
+        local = by_target[0]
         weights = self.weighting(local)
-        ratio = self.calibration(local)  # of the raw variances: siblings, not a chain
-        calibrated = local._replace(variance=ratio * local.variance)
-        answers = [self.aggregation(calibrated._replace(mean=mean), weights) for mean in means]
+        if len(experts) == 1:
+            answers = [Gaussian(one.mean[0], one.variance[0]) for one in by_target]
+        else:
+            # Of the raw variances: weights and ratio are siblings, not a chain. The prior is
+            # calibrated alike, so that an expert who knows nothing seems to know nothing.
+            variance = self.calibration(local) * local.variance
+            prior = self.calibration(local._replace(variance=local.prior_variance))
+            prior *= local.prior_variance
+            calibrated = [
+                one._replace(variance=variance, prior_variance=prior) for one in by_target
+            ]
+            answers = [self.aggregation(one, weights) for one in calibrated]
         noise = (normalise(weights) * local.noise_variance).sum(axis=0)
         return np.array([answer.mean for answer in answers]), answers[0].variance, noise
 
     def means(self, experts: list[Expert], X: Array) -> tuple[Array]:
         """Means (t, N) alone, without variances where they have no influence."""
         if len(experts) == 1 or (self.weighting is uniform and self.aggregation is barycentre):
-            return (predict_experts(experts, X, with_variance=False)[1].mean(axis=1),)
+            by_target = predict_experts(experts, X, with_variance=False)
+            weights = np.full((len(experts), len(X)), 1 / len(experts))
+            return (np.array([(weights * one.mean).sum(axis=0) for one in by_target]),)
         return (self.distribution(experts, X)[0],)
 
     def normalised_weights(self, experts: list[Expert], X: Array) -> tuple[Array]:

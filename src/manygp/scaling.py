@@ -10,14 +10,22 @@ from manygp.types import Array
 
 
 class Scaling(NamedTuple):
-    """An affine map of columns: scaled = (raw - shift) / scale, both of shape (columns,)."""
+    """An affine map of columns: scaled = (raw - shift) / scale, all of shape (columns,).
+
+    It works in halves, since raw - shift and scale may overflow near the largest float.
+    """
 
     shift: Array
-    scale: Array
+    half_scale: Array
+
+    @property
+    def scale(self) -> Array:
+        return 2 * self.half_scale
 
     def apply(self, raw: Array) -> Array:
-        # Halves first: raw - shift may overflow where both are near the largest float.
-        scaled: Array = (raw / 2 - self.shift / 2) / (self.scale / 2)
+        # A row too far from the others to be scaled becomes infinite, for the caller to refuse.
+        with np.errstate(over="ignore"):
+            scaled: Array = (raw / 2 - self.shift / 2) / self.half_scale
         return scaled
 
     def undo(self, scaled: Array) -> Array:
@@ -26,14 +34,14 @@ class Scaling(NamedTuple):
 
 def identity(n_columns: int) -> Scaling:
     """The map that changes nothing."""
-    return Scaling(np.zeros(n_columns), np.ones(n_columns))
+    return Scaling(np.zeros(n_columns), np.full(n_columns, 0.5))
 
 
 def to_unit_cube(X: Array) -> Scaling:
     """Each column of X of shape (n, d) to [0, 1]; a constant column to 0."""
     low, high = X.min(axis=0), X.max(axis=0)
     half_range = high / 2 - low / 2
-    return Scaling(low, np.where(half_range > 0, 2 * half_range, 1.0))
+    return Scaling(low, np.where(half_range > 0, half_range, 0.5))
 
 
 def to_standard(Y: Array) -> Scaling:
@@ -48,4 +56,4 @@ def to_standard(Y: Array) -> Scaling:
     mean, std = unit.mean(axis=0), unit.std(axis=0)
     # The mean of equal numbers need not be equal to them: deviations of this size are rounding.
     varies = (Y.max(axis=0) > Y.min(axis=0)) & (std > 0)
-    return Scaling(mean * size, np.where(varies, std * size, 1.0))
+    return Scaling(mean * size, np.where(varies, std * size / 2, 0.5))

@@ -27,12 +27,15 @@ class ExpertPredictions(NamedTuple):
         Prior variances, k_m(x', x').
     noise_variance : ndarray of shape (M, 1)
         Noise variances of the experts.
+    prior_mean : ndarray of shape (M, 1)
+        Prior means of the experts, mu~_m.
     """
 
     mean: Array
     variance: Array
     prior_variance: Array
     noise_variance: Array
+    prior_mean: Array
 
 
 class Gaussian(NamedTuple):

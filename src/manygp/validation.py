@@ -2,61 +2,107 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from manygp.types import Array
 
-# Squares of larger numbers, and sums of them, overflow.
-LARGEST_INPUT = 1e150
+# Squares of larger numbers, over a small length-scale, overflow.
+LARGEST = 1e100
+# Raw targets outside this range are beyond the bounds of any default kernel.
+RAW_TARGETS = (1e-50, 1e50)
+# How types that are not numbers call themselves in NumPy, pandas, polars and pyarrow.
+NOT_NUMBERS = (
+    "str", "large_string", "utf8", "<u", "|s", "cat", "enum", "dictionary", "date", "duration",
+    "time", "period", "interval", "<m8", ">m8",
+)  # fmt: skip
 
 
 def check_training_data(estimator: BaseEstimator, X: Any, y: Any) -> tuple[Array, Array]:
     """X of shape (n, d) and y of shape (n, t), finite floats; sets n_features_in_."""
-    _refuse_unnumeric(X, "X")
+    X = _check_features(estimator, X, reset=True)
+    if y is None:
+        name = type(estimator).__name__
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    if issparse(y):
+        raise ValueError("y is a sparse matrix; pass an array")
     _refuse_unnumeric(y, "y")
-    X, y = validate_data(
-        estimator, X, y, dtype=np.float64, multi_output=True, y_numeric=True,
-        ensure_all_finite=False,
-    )  # fmt: skip
-    Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
-    _refuse_missing(X, "X", getattr(estimator, "feature_names_in_", None))
+    y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
+    check_consistent_length(X, y)
+    Y = y.reshape(len(y), -1)
     _refuse_missing(Y, "y", None)
     return X, Y
 
 
 def check_features(estimator: BaseEstimator, X: Any) -> Array:
     """X of shape (N, d) for predict: finite floats, the columns of fit."""
-    _refuse_unnumeric(X, "X")
-    X = validate_data(estimator, X, dtype=np.float64, reset=False, ensure_all_finite=False)
-    _refuse_missing(X, "X", getattr(estimator, "feature_names_in_", None))
-    array: Array = X
-    return array
+    return _check_features(estimator, X, reset=False)
 
 
 def check_alpha(alpha: Any, n_rows: int) -> Array:
     """Noise variances of the rows, (n,), from a scalar or one per row."""
-    values = np.asarray(alpha, dtype=np.float64)
+    try:
+        values = np.asarray(alpha, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty((0, 0))
     if values.shape not in ((), (n_rows,)):
         raise ValueError(
-            f"alpha must be a number or one per row, shape ({n_rows},), not {values.shape}"
+            f"alpha must be a number, or one per row of X, shape ({n_rows},); it is {alpha!r}"
         )
     if not np.all(np.isfinite(values)) or np.any(values < 0):
         raise ValueError("alpha is a noise variance: it must be finite and not negative")
     return np.array(np.broadcast_to(values, n_rows))
 
 
-def check_magnitude(X: Array, names: Any) -> None:
-    """Refuse inputs whose squared distances would overflow."""
-    large = np.abs(X).max(axis=0) > LARGEST_INPUT
-    if np.any(large):
+def check_magnitude(values: Array, what: str, names: Any) -> None:
+    """Refuse (scaled) values whose squares would overflow."""
+    large = np.abs(values) > LARGEST
+    if large.any():
+        row, column = np.argwhere(large)[0]
         raise ValueError(
-            f"X holds values beyond {LARGEST_INPUT:g} in column {_name(large, names)}, whose "
-            "squares overflow; scale it, or set normalize_X=True"
+            f"{what} is too large in {_place(what, row, column, names)}: its square overflows. "
+            f"Scale it, or set normalize_{what}=True; at predict, it lies too far from the "
+            "training data"
         )
+
+
+def check_raw_targets(Y: Array) -> None:
+    """Refuse targets that overflow without normalize_y, warn of those beyond all bounds."""
+    check_magnitude(Y, "y", None)
+    low, high = RAW_TARGETS
+    std = Y.std(axis=0)
+    if np.any((std < low) | (std > high)):
+        warnings.warn(
+            f"y has a standard deviation of {std.min():.3g}, which the bounds of the kernel "
+            "cannot match; set normalize_y=True, or its std will be meaningless",
+            stacklevel=5,
+        )
+
+
+def _check_features(estimator: BaseEstimator, X: Any, reset: bool) -> Array:
+    _refuse_unnumeric(X, "X")
+    X = validate_data(estimator, X, dtype=np.float64, reset=reset, ensure_all_finite=False)
+    _refuse_missing(X, "X", getattr(estimator, "feature_names_in_", None))
+    array: Array = X
+    return array
+
+
+def _columns(data: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Name, type and values of each column of a table, or of the whole of anything else."""
+    if hasattr(data, "schema") and hasattr(data, "column"):  # pyarrow
+        for name, kind in zip(data.schema.names, data.schema.types, strict=True):
+            yield name, kind, data.column(name)
+    elif hasattr(data, "dtypes") and hasattr(data, "columns"):  # pandas and polars
+        for i, (name, kind) in enumerate(zip(data.columns, data.dtypes, strict=True)):
+            yield name, kind, data.iloc[:, i] if hasattr(data, "iloc") else data[name]
+    elif hasattr(data, "dtype"):  # a series or an array
+        yield getattr(data, "name", None), data.dtype, data
 
 
 def _refuse_unnumeric(data: Any, what: str) -> None:
@@ -64,16 +110,18 @@ def _refuse_unnumeric(data: Any, what: str) -> None:
         raise ValueError(
             f"{what} is a masked array with masked values; fill them, or drop their rows"
         )
-    dtypes = getattr(data, "dtypes", None)
-    columns = getattr(data, "columns", None)
-    if dtypes is None or columns is None:
-        return
-    for column, dtype in zip(columns, dtypes, strict=True):
-        kind = str(dtype).lower()
-        if kind.startswith(("categor", "enum", "date", "duration", "time", "period", "interval")):
+    for name, kind, values in _columns(data):
+        bad = str(kind).lower().startswith(NOT_NUMBERS)
+        if not bad and str(kind) == "object" and name is not None:
+            try:
+                np.asarray(values, dtype=np.float64)
+            except (TypeError, ValueError):
+                bad = True
+        if bad:
+            where = what if name is None else f"column {name!r} of {what}"
             raise ValueError(
-                f"column {column!r} of {what} is of type {dtype}, not a number; encode it first "
-                "(scikit-learn's OneHotEncoder for categories, days since a start for dates)"
+                f"{where} is of type {kind}, not a number; encode it first (scikit-learn's "
+                "OneHotEncoder for categories, days since a start for dates)"
             )
 
 
@@ -81,15 +129,15 @@ def _refuse_missing(values: Array, what: str, names: Any) -> None:
     finite = np.isfinite(values)
     if finite.all():
         return
-    row, column = (int(i) for i in np.argwhere(~finite)[0])
+    row, column = np.argwhere(~finite)[0]
     kind = "NaN" if np.isnan(values[row, column]) else "infinity"
-    where = f"column {_name(~finite.all(axis=0), names)}, " if what == "X" else ""
     raise ValueError(
-        f"Input {what} contains {kind} ({where}row {row} first); drop such rows, or fill them "
-        "in, for example with scikit-learn's SimpleImputer"
+        f"Input {what} contains {kind}, first in {_place(what, row, column, names)}; drop such "
+        "rows, or fill them in, for example with scikit-learn's SimpleImputer"
     )
 
 
-def _name(bad: Any, names: Any) -> str:
-    first = int(np.argmax(bad))
-    return f"{first}" if names is None else f"{names[first]!r}"
+def _place(what: str, row: int, column: int, names: Any) -> str:
+    if what == "y":
+        return f"row {row}"
+    return f"column {column if names is None else repr(names[column])}, row {row}"
