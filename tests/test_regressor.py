@@ -1,5 +1,6 @@
 """What ManyGPRegressor promises beyond scikit-learn's contract."""
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -338,3 +339,22 @@ def test_one_expert_needs_no_calibration(calibration):
 def test_verbose_is_silent_without_a_terminal(capsys):
     model(kernel=FIXED, verbose=True).fit(X, y)
     assert capsys.readouterr() == ("", "")
+
+
+def test_memory_of_predict_is_bounded_whatever_the_number_of_rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 2))
+    model = ManyGPRegressor(points_per_expert=30, hyperparameters="shared", random_state=0)
+    model.fit(X, np.sin(5 * X[:, 0]))
+
+    def peak(n_rows):
+        queries = rng.uniform(size=(n_rows, 2))
+        tracemalloc.start()
+        model.predict(queries, return_std=True)
+        top = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return top
+
+    few, many = peak(4_096), peak(40_960)
+    per_row = 8 * 20  # inputs, scaled inputs and answers, a few copies of each; no expert's
+    assert many - few < per_row * (40_960 - 4_096)
