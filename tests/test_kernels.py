@@ -109,7 +109,7 @@ CASES = {
         noise=0.3,
     ),
     "default": Case(
-        default_kernel(3), lambda x, z: reference.matern(x, z, 2.5, iso(0.5 * 3**0.5)), noise=0.1
+        default_kernel(3), lambda x, z: reference.matern(x, z, 2.5, iso(0.5)), noise=0.1
     ),
     "fixed-signal": Case(
         Constant(2.0, FIXED) * RBF(ARD) + White(0.3),

@@ -247,7 +247,7 @@ def likelihood():
 
 
 def maximised(likelihood, kernel, precision, starts=NO_STARTS):
-    return maximise([likelihood], kernel, np.array(precision), starts)[0]
+    return maximise([likelihood], kernel, np.array(precision), starts, 2e-9)[0]
 
 
 def test_the_gradient_vanishes_at_the_optimum(likelihood):

@@ -13,7 +13,14 @@ import numpy as np
 import threadpoolctl
 from joblib import Parallel, delayed, effective_n_jobs
 
-from manygp.expert import Expert, fit_expert, maximise, posterior_covariance, predict_expert
+from manygp.expert import (
+    TOLERANCE,
+    Expert,
+    fit_expert,
+    maximise,
+    posterior_covariance,
+    predict_expert,
+)
 from manygp.kernel import Sum, Workspace
 from manygp.kernels import TILE
 from manygp.likelihood import Likelihood
@@ -23,6 +30,8 @@ from manygp.types import Array, ExpertPredictions, IndexArray, Pull
 SHARED_BLOCKS, SHARED_ROWS = 4, 500
 # From here on a single expert is faster with all of BLAS's threads than with one.
 MANY_ROWS = 1000
+# Nothing averages out the optimum of a single expert.
+TOLERANCE_ALONE = 2e-9
 # Rows of one block of predict, and the numbers that one scratch array of it may hold.
 BLOCK_ROWS, BLOCK_NUMBERS = 512, 2**21
 
@@ -87,7 +96,17 @@ def fit_committee(
             starts = [rows[:0] for rows in starts]
         tasks = (
             delayed(_limited)(
-                limit, fit_expert, X, Y, alpha, part, kernel, precision, constant_mean, rows
+                limit,
+                fit_expert,
+                X,
+                Y,
+                alpha,
+                part,
+                kernel,
+                precision,
+                constant_mean,
+                rows,
+                TOLERANCE_ALONE if alone else TOLERANCE,
             )
             for part, rows in zip(distinct, starts, strict=True)
         )
@@ -115,7 +134,9 @@ def fit_shared(
         for block in np.array_split(rows, n_blocks)
     ]
     with ThreadPoolExecutor(effective_n_jobs(n_jobs)) as pool:
-        return maximise(likelihoods, kernel, np.zeros(len(kernel.theta)), starts, pool.map)[0]
+        return maximise(
+            likelihoods, kernel, np.zeros(len(kernel.theta)), starts, TOLERANCE, pool.map
+        )[0]
 
 
 def _precision(pull: float | Pull, kernel: Sum) -> Array:

@@ -273,8 +273,13 @@ class Periodic(Kernel):
         return np.ones(len(X))
 
 
-def default_kernel(n_features: int) -> Sum:
-    """Signal variance times Matern-5/2 with ARD, plus noise, for inputs scaled to [0, 1]."""
-    scale = (0.5 * float(np.sqrt(n_features)),) * n_features
-    signal = Constant(1.0, (1e-3, 1e3)) * Matern(2.5, scale, (1e-2, 1e3))
-    return signal + White(0.1, (1e-7, 1e1))
+def default_kernel(n_features: int, spread: Array | float = 12**-0.5) -> Sum:
+    """Signal variance times Matern-5/2 with ARD, plus noise, for inputs scaled to [0, 1].
+
+    The length-scales start at the columns' standard deviations, `spread`, times the root of
+    their number, which makes typical distances a few length-scales. By default they are those
+    of uniform columns. Starting far above them, the optimiser gets stuck on a plateau.
+    """
+    scales = np.clip(np.sqrt(n_features) * np.broadcast_to(spread, n_features), 0.02, 1e2)
+    signal = Constant(1.0, (1e-3, 1e3)) * Matern(2.5, tuple(scales), (1e-2, 1e3))
+    return signal + White(0.1, (1e-6, 1e1))

@@ -186,13 +186,15 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
         X, Y = validation.check_training_data(self, X, y)
         n, d = X.shape
-        given = default_kernel(d) if self.kernel is None else as_kernel(self.kernel, d)
-        kernel = split_noise(given)
-        kernel.check_columns(d)
+        if self.kernel is not None:  # before any work
+            as_kernel(self.kernel, d).check_columns(d)
         x_scaling, y_scaling = self._scalings(X, Y)
         alpha = self._normalised_alpha(n, y_scaling)
         Z = np.ascontiguousarray(x_scaling.apply(X))
         validation.check_magnitude(Z, "X", getattr(self, "feature_names_in_", None))
+        default = self.kernel is None
+        given = default_kernel(d, Z.std(axis=0)) if default else as_kernel(self.kernel, d)
+        kernel = split_noise(given)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         parts = partition(Z, max(1, n // int(self.points_per_expert)), rng)
         _check_parts(parts, n)

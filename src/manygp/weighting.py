@@ -12,18 +12,24 @@ import numpy as np
 from manygp.types import Array, ExpertPredictions, Weighting
 
 
+# Far from its data an expert's variance differs from the prior's by rounding, which is no
+# knowledge: normalised it would be a weight like any other.
+ROUNDING = 1e-12
+
+
 def entropy(experts: ExpertPredictions) -> Array:
     """Reduction of differential entropy from prior to posterior (ENT).
 
     Delta H_m = (log prior variance - log variance) / 2
     """
     gain = 0.5 * (np.log(experts.prior_variance) - np.log(experts.variance))
-    return np.maximum(gain, 0.0)
+    return np.where(gain > ROUNDING, gain, 0.0)
 
 
 def variance(experts: ExpertPredictions) -> Array:
     """Reduction of variance from prior to posterior (VAR)."""
-    return np.maximum(experts.prior_variance - experts.variance, 0.0)
+    gain = experts.prior_variance - experts.variance
+    return np.where(gain > ROUNDING * experts.prior_variance, gain, 0.0)
 
 
 def uniform(experts: ExpertPredictions) -> Array:
