@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from manygp import data_files
+from manygp.data_files import DATA_FILES
 from manygp.scaling import to_standard, to_unit_cube
 from manygp.types import Array
 
@@ -124,26 +127,39 @@ SYNTHETIC_TASKS: dict[str, SyntheticTask] = {
 }
 
 
+TASKS = (*SYNTHETIC_TASKS, *DATA_FILES)
+
+
 def load(
-    name: str, random_state: int | np.random.Generator = 0, n_rows: int | None = None
+    name: str,
+    random_state: int | np.random.Generator = 0,
+    n_rows: int | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
 ) -> Dataset:
     """The data set of that name.
 
     Parameters
     ----------
     name : str
-        A key of `SYNTHETIC_TASKS`.
+        One of `TASKS`.
     random_state : int or Generator
-        Draws the inputs, uniform on the task's box, and the noise, with variance 0.25.
+        For a synthetic task: draws the inputs, uniform on the task's box, and the noise, with
+        variance 0.25.
     n_rows : int, optional
-        Number of rows to draw; by default as many as the task says.
+        For a synthetic task: the number of rows to draw; by default as many as it says.
+    data_dir : path, optional
+        For a real data set: the folder of its file. By default the folder that the environment
+        variable MANYGP_DATA names, else a cache into which the file is downloaded once.
 
     Returns
     -------
     Dataset
     """
+    if name in DATA_FILES:
+        table = data_files.read(name, data_dir)
+        return Dataset(name, table[:, :-1], table[:, -1])
     if name not in SYNTHETIC_TASKS:
-        raise ValueError(f"unknown data set {name!r}; known are {', '.join(SYNTHETIC_TASKS)}")
+        raise ValueError(f"unknown data set {name!r}; known are {', '.join(TASKS)}")
     task = SYNTHETIC_TASKS[name]
     rng = np.random.default_rng(random_state)
     n = task.n_rows if n_rows is None else n_rows

@@ -11,7 +11,7 @@ from manygp.aggregation import AGGREGATIONS, barycentre, normalise
 from manygp.calibration import CALIBRATIONS
 from manygp.committee import predict_experts
 from manygp.expert import Expert
-from manygp.types import Aggregation, Array, Calibration, Gaussian, Weighting
+from manygp.types import Aggregation, Array, Calibration, ExpertPredictions, Gaussian, Weighting
 from manygp.weighting import WEIGHTINGS, uniform
 
 
@@ -32,14 +32,17 @@ class Rules(NamedTuple):
         )
 
     def distribution(self, experts: list[Expert], X: Array) -> tuple[Array, Array, Array]:
-        """Means (t, N), latent variances (N,) and noise variances (N,): GP-pro-c.
+        """Means (t, N), latent variances (N,) and noise variances (N,): GP-pro-c."""
+        return self.combine(predict_experts(experts, X))
+
+    def combine(self, by_target: list[ExpertPredictions]) -> tuple[Array, Array, Array]:
+        """The same from what the experts say, one record per target.
 
         A single expert has seen all there is, and is asked as it is.
         """
-        by_target = predict_experts(experts, X)
         local = by_target[0]
         weights = self.weighting(local)
-        if len(experts) == 1:
+        if len(local.mean) == 1:
             answers = [Gaussian(one.mean[0], one.variance[0]) for one in by_target]
         else:
             # Of the raw variances: weights and ratio are siblings, not a chain. The prior is

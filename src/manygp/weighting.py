@@ -11,7 +11,6 @@ import numpy as np
 
 from manygp.types import Array, ExpertPredictions, Weighting
 
-
 # Far from its data an expert's variance differs from the prior's by rounding, which is no
 # knowledge: normalised it would be a weight like any other.
 ROUNDING = 1e-12

@@ -1,0 +1,228 @@
+"""The paper's evaluation as a grid of cells: fitted once each, kept as they finish."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from manygp import datasets
+from manygp.data_files import DATA_FILES
+from manygp.labels import LABELS
+from manygp.metrics import ence, nll, reliability_curve, rmse
+from manygp.regressor import ManyGPRegressor
+from manygp.rules import Rules
+from manygp.types import Array, ExpertPredictions
+
+PAPER_TASKS = (
+    "ackley", "levy", "rastrigin", "rosenbrock", "concrete", "airfoil", "parkinsons", "power",
+    "kin40k", "protein",
+)  # fmt: skip
+TASKS = ("ackley1d", *PAPER_TASKS)
+QUICK_TASKS = ("ackley1d", "ackley")
+QUICK_ROWS = 1000
+SIZE_STUDY_TASKS = tuple(task for task in PAPER_TASKS if task not in ("concrete", "airfoil"))
+SIZES = (100, 200, 300, 400, 500, 600)
+SIZE_STUDY_SEEDS = 3
+POINTS = 200
+LARGEST_GLOBAL = 5_000  # training rows of gp-full, as in the paper
+# The paper's 1-d illustration has two experts for its 250 training rows.
+POINTS_OF_TASK = {"ackley1d": 125}
+REGIMES = {"independent": "independent", "default": ManyGPRegressor().hyperparameters}
+ASSIGNMENTS = ("bt", "kx", "rd", "full")
+ROWS = {
+    **{name: task.n_rows for name, task in datasets.SYNTHETIC_TASKS.items()},
+    **{name: file.n_rows for name, file in DATA_FILES.items()},
+}
+
+
+class Cell(NamedTuple):
+    """One fit, and all models that reuse its experts."""
+
+    task: str
+    assignment: str
+    regime: str
+    points: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return "-".join(str(part) for part in self)
+
+    @property
+    def cost(self) -> float:
+        """Expected work in arbitrary units: the fit's and the prediction's flops."""
+        n = ROWS[self.task] / 2
+        points = n if self.assignment == "full" else min(n, self.points)
+        evaluations = 60 if self.regime == "independent" else 30
+        return float(evaluations * n * points**2 + n * n * points)
+
+
+class Configuration(NamedTuple):
+    """What must be the same for all cells of a results folder."""
+
+    version: int = 1
+    n_rows: int | None = None  # of synthetic tasks, where not the paper's
+
+
+def labels_of(assignment: str) -> list[str]:
+    """The models that share the experts of an assignment."""
+    if assignment == "full":
+        return ["gp-full", "gp-pro-full"]
+    extra = ["gp-pro-sm"] if assignment == "bt" else []
+    return [label for label in LABELS if label.startswith(f"{assignment}-")] + extra
+
+
+def plan(
+    tasks: Iterable[str],
+    models: Iterable[str],
+    n_seeds: int,
+    with_sizes: bool,
+    largest_global: int = LARGEST_GLOBAL,
+) -> list[Cell]:
+    """The cells that these tasks and models need, the most costly first."""
+    wanted, tasks = set(models), list(tasks)
+    cells: set[Cell] = set()
+    for task in tasks:
+        points = POINTS_OF_TASK.get(task, POINTS)
+        for assignment in ASSIGNMENTS:
+            if not wanted & set(labels_of(assignment)):
+                continue
+            if assignment == "full":
+                if ROWS[task] // 2 <= largest_global:
+                    cells |= {Cell(task, "full", "independent", points, s) for s in range(n_seeds)}
+                continue
+            for regime in REGIMES:
+                cells |= {Cell(task, assignment, regime, points, s) for s in range(n_seeds)}
+            if with_sizes and task in SIZE_STUDY_TASKS and f"{assignment}-ent-c" in wanted:
+                seeds = range(min(n_seeds, SIZE_STUDY_SEEDS))
+                sizes = [size for size in SIZES if size != points]
+                cells |= {
+                    Cell(task, assignment, "independent", size, s) for size in sizes for s in seeds
+                }
+    return sorted(cells, key=lambda cell: (-cell.cost, cell.name))
+
+
+def run_cell(cell: Cell, configuration: Configuration, data_dir: str | None) -> dict[str, Any]:
+    """Fit the experts of a cell and score every model that uses them."""
+    dataset = datasets.load(cell.task, cell.seed, configuration.n_rows, data_dir)
+    data = datasets.split(dataset, cell.seed)
+    labels = labels_of(cell.assignment)
+    model = ManyGPRegressor.from_label(
+        labels[0],
+        hyperparameters=REGIMES[cell.regime],
+        points_per_expert=cell.points,
+        random_state=cell.seed,
+    )
+    start = perf_counter()
+    model.fit(data.X_train, data.y_train)
+    fit_seconds = perf_counter() - start
+    start = perf_counter()
+    local = model.predict_experts(data.X_test)
+    expert_seconds = perf_counter() - start
+    models = {}
+    for label in labels:
+        start = perf_counter()
+        said = local
+        if label == "gp-pro-full":  # every expert would be the same one: it is fitted once
+            copies = max(1, len(data.y_train) // cell.points)
+            said = ExpertPredictions(*(array.repeat(copies, axis=0) for array in local))
+        settings = LABELS[label]
+        rules = Rules.named(settings["weighting"], settings["calibration"], "gpoe")
+        (mean,), variance, noise = rules.combine([said])
+        std = np.sqrt(variance + noise)
+        seconds = expert_seconds + perf_counter() - start
+        models[label] = _scores(data.y_test, mean, std, seconds)
+    sizes = [len(expert.indices) for expert in model.experts_]
+    evaluations = [expert.n_evaluations for expert in model.experts_]
+    return {
+        **cell._asdict(),
+        "fit_seconds": fit_seconds,
+        "n_experts": len(sizes),
+        "largest_expert": max(sizes),
+        "mean_evaluations": float(np.mean(evaluations)),
+        "models": models,
+    }
+
+
+def _scores(y: Array, mean: Array, std: Array, seconds: float) -> dict[str, Any]:
+    curve = reliability_curve(y, mean, std)
+    return {
+        "rmse": rmse(y, mean),
+        "nll": nll(y, mean, std),
+        "ence": ence(y, mean, std),
+        "predict_seconds": seconds,
+        "curve": {"rmv": curve.rmv.tolist(), "rmse": curve.rmse.tolist()},
+    }
+
+
+class Store:
+    """A results folder: one small file per finished cell, written atomically."""
+
+    def __init__(self, folder: Path, configuration: Configuration) -> None:
+        self.folder, self.configuration = folder, configuration
+        self.cells = folder / "cells"
+        self.cells.mkdir(parents=True, exist_ok=True)
+        path = folder / "configuration.json"
+        if path.exists():
+            found = json.loads(path.read_text())
+            if found != configuration._asdict():
+                raise ValueError(
+                    f"{folder} holds results of another configuration ({found}, not "
+                    f"{configuration._asdict()}); name another results folder"
+                )
+        else:
+            write_atomically(path, json.dumps(configuration._asdict()))
+
+    def path(self, cell: Cell) -> Path:
+        return self.cells / f"{cell.name}.json"
+
+    def missing(self, cells: Iterable[Cell]) -> list[Cell]:
+        return [cell for cell in cells if not self.path(cell).exists()]
+
+    def read(self, cells: Iterable[Cell]) -> list[dict[str, Any]]:
+        """Results of the cells that are finished."""
+        paths = (self.path(cell) for cell in cells)
+        return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all, also after a crash."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as part:
+        part.write(text)
+        part.flush()
+        os.fsync(part.fileno())
+    os.replace(part.name, path)
+
+
+def _run_and_keep(cell: Cell, store: Store, data_dir: str | None) -> Cell:
+    write_atomically(store.path(cell), json.dumps(run_cell(cell, store.configuration, data_dir)))
+    return cell
+
+
+def run(
+    store: Store,
+    cells: list[Cell],
+    data_dir: str | None,
+    n_jobs: int,
+    finished: Callable[[Cell], None],
+) -> None:
+    """Compute the cells that are missing, `n_jobs` at a time, and call `finished` after each.
+
+    Whatever stops it, finished cells are on disk.
+    """
+    for name in sorted({cell.task for cell in store.missing(cells)} & set(DATA_FILES)):
+        datasets.load(name, data_dir=data_dir)  # a missing file is an error before any work
+    tasks = (delayed(_run_and_keep)(cell, store, data_dir) for cell in store.missing(cells))
+    done: Iterator[Cell] = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)(
+        tasks
+    )
+    for cell in done:
+        finished(cell)
