@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint figures clean
+.PHONY: demo test test-slow paper lint figures clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
 	$(BIN)/python -m manygp.experiments.demo demo
@@ -12,6 +12,9 @@ test: .venv/.test ## all fast tests
 
 test-slow: .venv/.test ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+paper: .venv/.cli ## every table and figure of the paper; resumes where it stopped
+	$(BIN)/manygp bench paper --results paper-results $(ARGS)
 
 lint: .venv/.lint ## ruff and mypy
 	$(BIN)/ruff check .

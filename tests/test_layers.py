@@ -34,8 +34,10 @@ LAYERS = [
     "__init__",  # what `from manygp import ...` gives
     "metrics",
     "plotting",
+    "data_files",
     "datasets",
     "experiments",  # with all of its modules, which may import one another
+    "cli",
 ]
 
 

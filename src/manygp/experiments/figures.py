@@ -25,8 +25,8 @@ DPI = 90
 
 def draw_reliability(
     results: list[dict[str, Any]], tasks: list[str], models: list[str], path: Path
-) -> None:
-    """One panel per task; curves are means over the seeds, bin by bin."""
+) -> bool:
+    """One panel per task; curves are means over the seeds. False if there are none."""
     import matplotlib.pyplot as plt
 
     curves: dict[tuple[str, str], list[Any]] = defaultdict(list)
@@ -37,6 +37,8 @@ def draw_reliability(
                     [scores["curve"]["rmv"], scores["curve"]["rmse"]]
                 )
     tasks = [task for task in tasks if any((task, model) in curves for model in models)]
+    if not tasks:
+        return False
     n_columns = min(4, len(tasks))
     n_rows = -(-len(tasks) // n_columns)
     figure, axes = plt.subplots(
@@ -48,7 +50,7 @@ def draw_reliability(
     )
     for ax in axes.flat[len(tasks) :]:
         ax.set_visible(False)
-    for ax, task in zip(axes.flat, tasks, strict=False):
+    for panel, (ax, task) in enumerate(zip(axes.flat, tasks, strict=False)):
         for number, model in enumerate(models):
             if (task, model) not in curves:
                 continue
@@ -57,7 +59,10 @@ def draw_reliability(
             ReliabilityDisplay(ReliabilityCurve(*mean), model).plot(ax, **style)
         ax.get_legend().remove()
         ax.set_title(task)
-        ax.label_outer(remove_inner_ticks=False)
+        if panel % n_columns:
+            ax.set_ylabel("")
+        if panel + n_columns < len(tasks):
+            ax.set_xlabel("")
     handles = {}
     for ax in axes.flat[: len(tasks)]:
         handles.update(dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True)))
@@ -66,6 +71,7 @@ def draw_reliability(
     )
     figure.savefig(path, dpi=DPI)
     plt.close(figure)
+    return True
 
 
 def draw_sizes(summary: dict[Key, Summary], path: Path) -> bool:

@@ -1,0 +1,155 @@
+"""The command line: `manygp bench paper`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+try:
+    import click
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+except ImportError as error:
+    sys.exit(f'the command line needs an extra: pip install "manygp[cli]" ({error})')
+
+from manygp.datasets import TASKS as KNOWN_TASKS
+from manygp.labels import LABELS
+
+
+def _among(known: Iterable[str]) -> Callable[..., tuple[str, ...] | None]:
+    """Callback of a comma-separated choice; an unknown name lists the known ones."""
+
+    def parse(context: object, parameter: object, value: str | None) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        names = tuple(name.strip() for name in value.split(","))
+        for name in names:
+            if name not in known:
+                raise click.BadParameter(
+                    f"unknown name {name!r}; the known ones are {', '.join(known)}"
+                )
+        return names
+
+    return parse
+
+
+QUICK_REMARK = "A quick look at 1,000 rows of two tasks, not the paper's data."
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="manygp")
+def main() -> None:
+    """Gaussian process regression whose error bars can be trusted."""
+
+
+@main.group()
+def bench() -> None:
+    """Benchmarks."""
+
+
+@bench.command()
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("paper-results"),
+    show_default=True,
+    help="Folder of the results; finished cells in it are reused.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False),
+    default=None,
+    help="Folder of the real data sets [default: $MANYGP_DATA, else downloaded].",
+)
+@click.option(
+    "--tasks",
+    callback=_among(KNOWN_TASKS),
+    default=None,
+    help="Comma-separated tasks [default: all].",
+)
+@click.option(
+    "--models",
+    callback=_among(LABELS),
+    default=None,
+    help="Comma-separated labels of models [default: all].",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=None,
+    help="Number of seeds [default: 10; with --quick 2].",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=os.cpu_count() or 1,
+    show_default=True,
+    help="Cells computed at the same time.",
+)
+@click.option(
+    "--sizes/--no-sizes",
+    default=True,
+    show_default=True,
+    help="Whether to vary the points per expert (three seeds).",
+)
+@click.option("--quick", is_flag=True, help="Two small tasks, two seeds: under two minutes.")
+def paper(
+    results: Path,
+    data_dir: str | None,
+    tasks: tuple[str, ...] | None,
+    models: tuple[str, ...] | None,
+    seeds: int | None,
+    jobs: int,
+    sizes: bool,
+    quick: bool,
+) -> None:
+    """Every table and figure of the paper, beside the published numbers.
+
+    \b
+    manygp bench paper --quick
+    manygp bench paper --tasks ackley,levy --models bt-ent,bt-ent-c,gp-full --seeds 3
+    manygp bench paper --data-dir data --results paper-results
+
+    It can be interrupted at any time: the same command goes on where it stopped.
+    """  # fmt: skip
+    from manygp.experiments import grid
+    from manygp.experiments.report import write_report
+
+    configuration = grid.Configuration(n_rows=grid.QUICK_ROWS if quick else None)
+    chosen = tasks or (grid.QUICK_TASKS if quick else grid.TASKS)
+    cells = grid.plan(chosen, models or LABELS, seeds or (2 if quick else 10), sizes and not quick)
+    try:
+        store = grid.Store(results, configuration)
+        missing = store.missing(cells)
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]} of {task.fields[cells]} cells, left:"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+            speed_estimate_period=600,
+        ) as bar:
+            cost = sum(cell.cost for cell in missing)
+            running = bar.add_task("bench paper", total=cost, done=0, cells=len(missing))
+            done = itertools.count(1)
+
+            def finished(cell: grid.Cell) -> None:
+                bar.update(running, advance=cell.cost, done=next(done))
+
+            grid.run(store, cells, data_dir, jobs, finished)
+        written = write_report(results, store.read(cells), QUICK_REMARK if quick else "")
+    except (ValueError, FileNotFoundError) as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; what is finished is kept in {results}", err=True)
+        sys.exit(130)
+    for path in written:
+        click.echo(path)
+
+
+if __name__ == "__main__":
+    main()

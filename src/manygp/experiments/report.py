@@ -1,0 +1,79 @@
+"""CSV, tables, figures and the page of a results folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from manygp.experiments.demo import draw_posteriors
+from manygp.experiments.figures import RELIABILITY, draw_reliability, draw_sizes
+from manygp.experiments.grid import PAPER_TASKS, REGIMES, TASKS, write_atomically
+from manygp.experiments.page import as_html, figure, page
+from manygp.experiments.tables import (
+    Table,
+    as_csv,
+    calibration_table,
+    paper_tables,
+    summarise,
+    tidy,
+)
+
+REGIME_TITLES = {
+    "independent": "Independent hyperparameters (the paper's)",
+    "default": "The library's default hyperparameters (hierarchical)",
+}
+CAPTIONS = {
+    "analyse": "Reliability of GP-pro, GP-pro-full and GP-full: mean over the seeds, bin by bin.",
+    "variants": "Reliability of the ball-tree variants, with (-c) and without calibration.",
+    "baseline": "Reliability of GP-pro-c, GP-pro, GP-pro-sm and GP-full.",
+}
+NOTE = (
+    "Mean over the seeds ± its standard error; in brackets the paper's cell. Smaller is better. "
+    "Seconds are of one core each, two cells at a time, and the paper's of its own machine. "
+    "GP-pro-full fits its identical experts once."
+)
+
+
+def write_report(folder: Path, results: list[dict[str, Any]], remark: str = "") -> list[Path]:
+    """Write everything that the results allow into `folder`, and return the paths."""
+    matplotlib.use("Agg")
+    rows = tidy(results)
+    summary = summarise(rows)
+    done = {cell["task"] for cell in results}
+    tasks = [task for task in TASKS if task in done]
+    paper = [task for task in PAPER_TASKS if task in done]
+    seeds = 1 + max(cell["seed"] for cell in results)
+
+    figures = folder / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    written = [folder / "results.csv", folder / "tables.md", folder / "index.html"]
+    sections: dict[str, str] = {}
+    text = [f"# The paper's tables\n\n{remark} {NOTE}\n"]
+    for regime in REGIMES:
+        tables: list[Table] = [calibration_table(summary, regime, paper)] if paper else []
+        tables += paper_tables(summary, regime)
+        text += [f"## {REGIME_TITLES[regime]}\n", *(table.markdown() for table in tables)]
+        cells = [c for c in results if c["regime"] == regime or c["assignment"] == "full"]
+        html = ""
+        for name, models in RELIABILITY.items():
+            path = figures / f"reliability-{name}-{regime}.png"
+            if draw_reliability(cells, tasks if name == "analyse" else paper, models, path):
+                html += figure(path, CAPTIONS[name])
+                written.append(path)
+        sections[REGIME_TITLES[regime]] = html + "".join(as_html(table) for table in tables)
+    posterior = figures / "posterior.png"
+    draw_posteriors(posterior)
+    caption = "1-d Ackley: one global GP, and two experts before (light) and after calibration."
+    sections["Illustrations"] = figure(posterior, caption)
+    written.append(posterior)
+    sizes = figures / "points-per-expert.png"
+    if draw_sizes(summary, sizes):
+        sections["Points per expert"] = figure(sizes, "Scores and time against points per expert.")
+        written.append(sizes)
+    intro = f"{len(tasks)} tasks, {seeds} seeds. {remark} {NOTE}"
+    write_atomically(folder / "results.csv", as_csv(rows))
+    write_atomically(folder / "tables.md", "\n".join(text))
+    write_atomically(folder / "index.html", page("GP-pro-c, reproduced", intro, sections))
+    return written
