@@ -27,7 +27,7 @@ PAPER_TASKS = (
 )  # fmt: skip
 TASKS = ("ackley1d", *PAPER_TASKS)
 QUICK_TASKS = ("ackley1d", "ackley")
-QUICK_ROWS = 1000
+QUICK_ROWS = 1_000
 SIZE_STUDY_TASKS = tuple(task for task in PAPER_TASKS if task not in ("concrete", "airfoil"))
 SIZES = (100, 200, 300, 400, 500, 600)
 SIZE_STUDY_SEEDS = 3
@@ -37,10 +37,7 @@ LARGEST_GLOBAL = 5_000  # training rows of gp-full, as in the paper
 POINTS_OF_TASK = {"ackley1d": 125}
 REGIMES = {"independent": "independent", "default": ManyGPRegressor().hyperparameters}
 ASSIGNMENTS = ("bt", "kx", "rd", "full")
-ROWS = {
-    **{name: task.n_rows for name, task in datasets.SYNTHETIC_TASKS.items()},
-    **{name: file.n_rows for name, file in DATA_FILES.items()},
-}
+SHAPES = {**datasets.SYNTHETIC_TASKS, **DATA_FILES}
 
 
 class Cell(NamedTuple):
@@ -58,11 +55,18 @@ class Cell(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """Expected work in arbitrary units: the fit's and the prediction's flops."""
-        n = ROWS[self.task] / 2
+        """Roughly the seconds that it takes on one core, to plan and to tell the time left."""
+        shape = SHAPES[self.task]
+        n = shape.n_rows / 2
         points = n if self.assignment == "full" else min(n, self.points)
-        evaluations = 60 if self.regime == "independent" else 30
-        return float(evaluations * n * points**2 + n * n * points)
+        experts = n / points
+        alone = self.assignment == "full"
+        evaluations = (
+            30 if alone else 12 if self.regime == "default" else 40 + 2 * shape.n_features
+        )
+        fit = evaluations * experts * (2e-11 * points**3 + 2e-8 * points**2)
+        predict = n * experts * (2.5e-11 * points**2 + 4e-9 * points + 1e-6)
+        return float(fit + predict)
 
 
 class Configuration(NamedTuple):
@@ -85,7 +89,6 @@ def plan(
     models: Iterable[str],
     n_seeds: int,
     with_sizes: bool,
-    largest_global: int = LARGEST_GLOBAL,
 ) -> list[Cell]:
     """The cells that these tasks and models need, the most costly first."""
     wanted, tasks = set(models), list(tasks)
@@ -96,7 +99,7 @@ def plan(
             if not wanted & set(labels_of(assignment)):
                 continue
             if assignment == "full":
-                if ROWS[task] // 2 <= largest_global:
+                if SHAPES[task].n_rows // 2 <= LARGEST_GLOBAL:
                     cells |= {Cell(task, "full", "independent", points, s) for s in range(n_seeds)}
                 continue
             for regime in REGIMES:
