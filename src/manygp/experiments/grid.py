@@ -37,7 +37,10 @@ LARGEST_GLOBAL = 5_000  # training rows of gp-full, as in the paper
 POINTS_OF_TASK = {"ackley1d": 125}
 REGIMES = {"independent": "independent", "default": ManyGPRegressor().hyperparameters}
 ASSIGNMENTS = ("bt", "kx", "rd", "full")
-SHAPES = {**datasets.SYNTHETIC_TASKS, **DATA_FILES}
+SHAPES: dict[str, tuple[int, int]] = {
+    **{name: (task.n_rows, task.n_features) for name, task in datasets.SYNTHETIC_TASKS.items()},
+    **{name: (file.n_rows, file.n_features) for name, file in DATA_FILES.items()},
+}
 
 
 class Cell(NamedTuple):
@@ -56,14 +59,13 @@ class Cell(NamedTuple):
     @property
     def cost(self) -> float:
         """Roughly the seconds that it takes on one core, to plan and to tell the time left."""
-        shape = SHAPES[self.task]
-        n = shape.n_rows / 2
+        n_rows, n_features = SHAPES[self.task]
+        n = n_rows / 2
         points = n if self.assignment == "full" else min(n, self.points)
         experts = n / points
-        alone = self.assignment == "full"
-        evaluations = (
-            30 if alone else 12 if self.regime == "default" else 40 + 2 * shape.n_features
-        )
+        evaluations = 12 if self.regime == "default" else 40 + 2 * n_features
+        if self.assignment == "full":
+            evaluations = 30
         fit = evaluations * experts * (2e-11 * points**3 + 2e-8 * points**2)
         predict = n * experts * (2.5e-11 * points**2 + 4e-9 * points + 1e-6)
         return float(fit + predict)
@@ -99,7 +101,7 @@ def plan(
             if not wanted & set(labels_of(assignment)):
                 continue
             if assignment == "full":
-                if SHAPES[task].n_rows // 2 <= LARGEST_GLOBAL:
+                if SHAPES[task][0] // 2 <= LARGEST_GLOBAL:
                     cells |= {Cell(task, "full", "independent", points, s) for s in range(n_seeds)}
                 continue
             for regime in REGIMES:
