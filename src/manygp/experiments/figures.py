@@ -18,6 +18,14 @@ RELIABILITY = {
     "variants": ["bt-ent-c", "bt-ent", "bt-var-c", "bt-var", "bt-uni-c", "bt-uni"],
     "baseline": ["bt-ent-c", "bt-ent", "gp-pro-sm", "gp-full"],
 }
+MODEL_STYLES = {
+    "gp-full": ("#D55E00", "D"),
+    "gp-pro-full": ("#E69F00", "s"),
+    "gp-pro-sm": ("#CC79A7", "^"),
+    "-ent": ("#0072B2", "o"),
+    "-var": ("#009E73", "v"),
+    "-uni": ("#D55E00", "P"),
+}
 STYLES = {"bt": ("#0072B2", "o"), "kx": ("#D55E00", "s"), "rd": ("#009E73", "D")}
 NAMES = {"bt": "ball tree", "kx": "k-means", "rd": "random"}
 DPI = 90
@@ -51,12 +59,11 @@ def draw_reliability(
     for ax in axes.flat[len(tasks) :]:
         ax.set_visible(False)
     for panel, (ax, task) in enumerate(zip(axes.flat, tasks, strict=False)):
-        for number, model in enumerate(models):
+        for model in models:
             if (task, model) not in curves:
                 continue
             mean = np.mean(curves[task, model], axis=0)
-            style = {"color": f"C{number}", "marker": "osD^vP"[number], "markersize": 4}
-            ReliabilityDisplay(ReliabilityCurve(*mean), model).plot(ax, **style)
+            ReliabilityDisplay(ReliabilityCurve(*mean), model).plot(ax, **_style(model))
         ax.get_legend().remove()
         ax.set_title(task)
         if panel % n_columns:
@@ -67,11 +74,28 @@ def draw_reliability(
     for ax in axes.flat[: len(tasks)]:
         handles.update(dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True)))
     figure.legend(
-        handles.values(), handles.keys(), loc="outside upper center", ncols=7, frameon=False
+        handles.values(),
+        handles.keys(),
+        loc="outside upper center",
+        ncols=2 * n_columns,
+        frameon=False,
     )
     figure.savefig(path, dpi=DPI)
     plt.close(figure)
     return True
+
+
+def _style(model: str) -> dict[str, Any]:
+    """Colour by weighting or baseline; calibrated models solid, the others dashed and hollow."""
+    colour, marker = next(style for name, style in MODEL_STYLES.items() if name in model)
+    solid = model.endswith("-c") or model.startswith("gp-")
+    return {
+        "color": colour,
+        "marker": marker,
+        "markersize": 7 if model == "gp-pro-full" else 4,
+        "linestyle": "-" if solid else "--",
+        "markerfacecolor": colour if solid else "white",
+    }
 
 
 def draw_sizes(summary: dict[Key, Summary], path: Path) -> bool:
