@@ -371,7 +371,7 @@ def test_raw_targets_that_no_kernel_can_fit_are_not_silent(scale):
         model(normalize_y=False).fit(X, y * scale)
 
 
-STATIONARY = {f"matern-{nu}": Matern(nu) for nu in (0.5, 1.5, 2.5)}
+STATIONARY = {f"matern-{nu}": Matern(nu=nu) for nu in (0.5, 1.5, 2.5)}
 STATIONARY |= {"rbf": RBF(), "rational-quadratic": RationalQuadratic(), "periodic": Periodic()}
 
 
@@ -388,7 +388,7 @@ def test_queries_however_far_are_sound_or_refused_by_column(name, distance):
 
 
 def test_far_from_all_data_the_prior_remains():
-    kernel = Matern(1.5, 0.9, "fixed") + White(0.02, "fixed")
+    kernel = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
     fitted = model(kernel=kernel, normalize_y=False, prior_mean="zero", calibration="none")
     mean, std = fitted.fit(X, y).predict([[1e6, -1e6]], return_std=True, latent=True)
     assert mean[0] == pytest.approx(0.0, abs=1e-12)

@@ -269,7 +269,7 @@ def test_conversion_keeps_values_and_bounds(name):
     [
         kernels.RBF((1.0, 1.0)),
         1.0 * kernels.RBF((1.0, 1.0)) + kernels.White(),
-        kernels.RBF() + kernels.RBF() * kernels.Matern(1.5, (1.0, 1.0)),
+        kernels.RBF() + kernels.RBF() * kernels.Matern((1.0, 1.0), nu=1.5),
         1.0 * Matern([1.0, 1.0]) + WhiteKernel(),
     ],
     ids=["leaf", "sum", "product", "scikit-learn"],

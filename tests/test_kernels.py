@@ -49,7 +49,7 @@ CASES = {
     "rbf-ard": Case(RBF(ARD), lambda x, z: reference.rbf(x, z, ARD), sk.RBF(ARD)),
     **{
         f"matern-{nu}{'-ard' if scale == ARD else ''}": Case(
-            Matern(nu, scale if scale == ARD else 0.8),
+            Matern(scale if scale == ARD else 0.8, nu=nu),
             lambda x, z, nu=nu, scale=scale: reference.matern(x, z, nu, scale),
             sk.Matern(scale if scale == ARD else 0.8, nu=nu),
         )
@@ -79,7 +79,7 @@ CASES = {
         sk.RBF(ARD) + sk.DotProduct(0.7),
     ),
     "product": Case(
-        Matern(1.5, ARD) * Linear(0.7),
+        Matern(ARD, nu=1.5) * Linear(0.7),
         lambda x, z: reference.matern(x, z, 1.5, ARD) * reference.linear(x, z, 0.7),
         sk.Matern(ARD, nu=1.5) * sk.DotProduct(0.7),
     ),
@@ -88,7 +88,7 @@ CASES = {
     ),
     "sum-of-constants": Case(Constant(0.2) + Constant(1.1), lambda x, z: 1.3),
     "product-of-sums": Case(
-        (Constant(0.5) + Periodic(0.9, 1.3)) * (Matern(2.5, ARD) + RationalQuadratic(0.8, 1.6)),
+        (Constant(0.5) + Periodic(0.9, 1.3)) * (Matern(ARD) + RationalQuadratic(0.8, 1.6)),
         lambda x, z: (
             (0.5 + reference.periodic(x, z, 0.9, 1.3))
             * (
@@ -98,7 +98,7 @@ CASES = {
         ),
     ),
     "signal-and-noise": Case(
-        Constant(2.0) * Matern(2.5, ARD) + White(0.3),
+        Constant(2.0) * Matern(ARD) + White(0.3),
         lambda x, z: 2 * reference.matern(x, z, 2.5, ARD),
         sk.ConstantKernel(2.0) * sk.Matern(ARD, nu=2.5) + sk.WhiteKernel(0.3),
         noise=0.3,
@@ -137,7 +137,7 @@ CASES = {
         Periodic(0.9, 1.3, period_bounds=FIXED), lambda x, z: reference.periodic(x, z, 0.9, 1.3)
     ),
     "all-fixed": Case(
-        Constant(2.0, FIXED) * Matern(0.5, ARD, FIXED),
+        Constant(2.0, FIXED) * Matern(ARD, FIXED, nu=0.5),
         lambda x, z: 2 * reference.matern(x, z, 0.5, ARD),
     ),
 }
@@ -340,7 +340,7 @@ def test_one_length_scale_per_column_is_required_of_every_part():
         lambda: RBF(1.0, (2.0, 1.0)),
         lambda: RBF(1.0, (0.0, 1.0)),
         lambda: RBF(1.0, "free"),
-        lambda: Matern(2.0),
+        lambda: Matern(nu=2.0),
     ],
 )
 def test_impossible_hyperparameters_are_refused(make):

@@ -27,7 +27,7 @@ FEW = np.concatenate([QUERIES[:20], X[:4], X[:2], [[50.0, -50.0]]])
 for array in (X, y, QUERIES, FEW):
     array.flags.writeable = False
 
-FIXED = Matern(1.5, 0.9, "fixed") + White(0.02, "fixed")
+FIXED = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
 
 
 def model(**parameters):

@@ -32,7 +32,7 @@ def committee():
         array.flags.writeable = False
     experts = []
     for m, part in enumerate(np.array_split(np.arange(30), 3)):
-        kernel = split_noise((1.0 + m) * Matern(2.5, (0.4, 0.9 + m)) + White(0.05 + 0.1 * m))
+        kernel = split_noise((1.0 + m) * Matern((0.4, 0.9 + m)) + White(0.05 + 0.1 * m))
         infinite = np.full(4, np.inf)
         alpha = np.zeros(30)
         experts.append(fit_expert(X, Y, alpha, part, kernel, infinite, True, np.empty((0, 4))))

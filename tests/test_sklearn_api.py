@@ -61,7 +61,7 @@ def test_scikit_learn_checks_pass(estimator, check):
 
 
 CHANGES = {
-    "kernel": 2.0 * Matern(1.5) + White(0.1),
+    "kernel": 2.0 * Matern(nu=1.5) + White(0.1),
     "points_per_expert": 7,
     "partition": "kmeans",
     "weighting": Softmax(10.0),

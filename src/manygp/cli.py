@@ -15,6 +15,7 @@ try:
 except ImportError as error:
     sys.exit(f'the command line needs an extra: pip install "manygp[cli]" ({error})')
 
+from manygp.datasets import SYNTHETIC_TASKS
 from manygp.datasets import TASKS as KNOWN_TASKS
 from manygp.labels import LABELS
 
@@ -36,7 +37,7 @@ def _among(known: Iterable[str]) -> Callable[..., tuple[str, ...] | None]:
     return parse
 
 
-QUICK_REMARK = "A quick look at 1,000 rows of two tasks, not the paper's data."
+QUICK_REMARK = "A quick look at 1,000 rows of each task, not the paper's data."
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -54,9 +55,9 @@ def bench() -> None:
 @click.option(
     "--results",
     type=click.Path(path_type=Path),
-    default=Path("paper-results"),
-    show_default=True,
-    help="Folder of the results; finished cells in it are reused.",
+    default=None,
+    help="Folder of the results; finished cells in it are reused "
+    "[default: paper-results, or paper-quick].",
 )
 @click.option(
     "--data-dir",
@@ -97,7 +98,7 @@ def bench() -> None:
 )
 @click.option("--quick", is_flag=True, help="Two small tasks, two seeds: under two minutes.")
 def paper(
-    results: Path,
+    results: Path | None,
     data_dir: str | None,
     tasks: tuple[str, ...] | None,
     models: tuple[str, ...] | None,
@@ -118,9 +119,16 @@ def paper(
     from manygp.experiments import grid
     from manygp.experiments.report import write_report
 
+    if quick and not set(tasks or ()) <= set(SYNTHETIC_TASKS):
+        raise click.UsageError(f"--quick is for the synthetic tasks: {', '.join(SYNTHETIC_TASKS)}")
+    results = results or Path("paper-quick" if quick else "paper-results")
     configuration = grid.Configuration(n_rows=grid.QUICK_ROWS if quick else None)
     chosen = tasks or (grid.QUICK_TASKS if quick else grid.TASKS)
     cells = grid.plan(chosen, models or LABELS, seeds or (2 if quick else 10), sizes and not quick)
+    if not cells:
+        raise click.UsageError(
+            f"nothing to do: a global GP is for at most {grid.LARGEST_GLOBAL:,} training rows"
+        )
     try:
         store = grid.Store(results, configuration)
         missing = store.missing(cells)

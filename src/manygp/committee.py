@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,7 @@ def fit_committee(
     Returns
     -------
     kernel : Sum
-        What the experts started from: the shared kernel, or the given one.
+        The shared kernel, or that of a single expert, or what independent ones started from.
     experts : list of Expert
     """
     distinct = list({id(part): part for part in parts}.values())
@@ -90,9 +90,11 @@ def fit_committee(
     limit = not (alone and len(X) > MANY_ROWS)
     with single_threaded_blas() if limit else nullcontext():
         if shared:
-            kernel = fit_shared(X, Y, alpha, kernel, constant_mean, shared_starts, rng, n_jobs)
+            kernel = fit_shared(
+                X, Y, alpha, kernel, constant_mean, shared_starts, rng, n_jobs, limit
+            )
         precision = _precision(0.0 if alone else pull, kernel)
-        if shared or np.any(precision):
+        if np.any(precision):
             starts = [rows[:0] for rows in starts]
         tasks = (
             delayed(_limited)(
@@ -112,6 +114,8 @@ def fit_committee(
         )
         results = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(tasks)
         fitted = list(progress(results, len(distinct)))
+    if alone:
+        kernel = fitted[0].kernel
     by_part = {id(part): expert for part, expert in zip(distinct, fitted, strict=True)}
     return kernel, [by_part[id(part)] for part in parts]
 
@@ -125,6 +129,7 @@ def fit_shared(
     starts: Array,
     rng: np.random.Generator,
     n_jobs: int | None,
+    limit: bool,
 ) -> Sum:
     """One kernel for all rows, of highest likelihood summed over a few random blocks of them."""
     n_blocks = min(SHARED_BLOCKS, max(1, len(X) // SHARED_ROWS))
@@ -134,9 +139,12 @@ def fit_shared(
         for block in np.array_split(rows, n_blocks)
     ]
     with ThreadPoolExecutor(effective_n_jobs(n_jobs)) as pool:
-        return maximise(
-            likelihoods, kernel, np.zeros(len(kernel.theta)), starts, TOLERANCE, pool.map
-        )[0]
+
+        def evaluate(function: Callable[..., Any], items: list[Likelihood]) -> Iterator[Any]:
+            return pool.map(partial(_limited, limit, function), items)
+
+        free = np.zeros(kernel.n_free)
+        return maximise(likelihoods, kernel, free, starts, TOLERANCE, evaluate)[0]
 
 
 def _precision(pull: float | Pull, kernel: Sum) -> Array:
@@ -157,13 +165,13 @@ def predict_experts(
 
     Only the means differ between targets. Without variance the variances are empty.
     """
-    distinct = {id(expert): expert for expert in experts}
-    spaces: dict[int, Workspace] = {}
     found = {}
-    for key, expert in distinct.items():
-        n = len(expert.whitener)
-        work = spaces.setdefault(n, Workspace((len(X), n)))
-        found[key] = predict_expert(expert, X, work, with_variance)
+    work = Workspace((0, 0))
+    for expert in sorted(experts, key=lambda expert: len(expert.whitener)):
+        if id(expert) not in found:
+            shape = (len(X), len(expert.whitener))
+            work = work if work.shape == shape else Workspace(shape)
+            found[id(expert)] = predict_expert(expert, X, work, with_variance)
     columns = [found[id(expert)] for expert in experts]
     means = np.array([mean.T for mean, _, _ in columns]).swapaxes(0, 1)
     prior_means = np.array([expert.mean for expert in experts]).T[:, :, None]
@@ -217,9 +225,7 @@ def map_row_blocks(
     size = int(np.clip(BLOCK_NUMBERS // widest // TILE * TILE, TILE, BLOCK_ROWS))
     blocks = (X[start : start + size] for start in range(0, len(X), size))
     with single_threaded_blas():
-        tasks = (
-            delayed(_limited)(single_threaded_blas, function, experts, block) for block in blocks
-        )
+        tasks = (delayed(_limited)(True, function, experts, block) for block in blocks)
         results = Parallel(n_jobs=n_jobs, prefer="threads")(tasks)
     columns = zip(*results, strict=True)
     return tuple(np.concatenate(column, axis=-1)[..., :n_rows] for column in columns)

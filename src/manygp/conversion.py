@@ -43,7 +43,7 @@ def as_kernel(kernel: Any, n_features: int = 1) -> Kernel:
     if type(kernel) is sk.RBF or (type(kernel) is sk.Matern and kernel.nu == np.inf):
         return RBF(kernel.length_scale, _bounds(kernel, "length_scale"))
     if type(kernel) is sk.Matern and kernel.nu in (0.5, 1.5, 2.5):
-        return Matern(kernel.nu, kernel.length_scale, _bounds(kernel, "length_scale"))
+        return Matern(kernel.length_scale, _bounds(kernel, "length_scale"), nu=kernel.nu)
     if type(kernel) is sk.RationalQuadratic:
         return RationalQuadratic(
             kernel.length_scale,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -86,8 +87,11 @@ class Kernel(ABC):
         X = np.asarray(X, dtype=float)
         return self.vjp(X, Workspace((len(X), len(X))))[1](np.asarray(K_bar, dtype=float))
 
-    def __add__(self, other: Kernel) -> Sum:
-        return Sum(self, other)
+    def __add__(self, other: Kernel | float) -> Sum:
+        return Sum(self, other if isinstance(other, Kernel) else Constant(other))
+
+    def __radd__(self, other: float) -> Sum:
+        return Sum(Constant(other), self)
 
     def __mul__(self, other: Kernel | float) -> Product:
         return Product(self, other if isinstance(other, Kernel) else Constant(other))
@@ -241,7 +245,13 @@ class Pair(Kernel):
 
     @property
     def theta_names(self) -> list[str]:
-        return self.left.theta_names + self.right.theta_names
+        seen: Counter[str] = Counter()
+        names = []
+        for name in self.left.theta_names + self.right.theta_names:
+            bare = name.partition("#")[0]
+            seen[bare] += 1  # the second of the same kind is #2
+            names.append(bare if seen[bare] == 1 else f"{bare}#{seen[bare]}")
+        return names
 
     def with_theta(self, theta: Array) -> Self:
         n = self.left.n_free

@@ -159,9 +159,9 @@ class Matern(Stationary):
     exp(-r), (1 + r) exp(-r), (1 + r + r^2/3) exp(-r), with r stretched by sqrt(2 nu).
     """
 
-    nu: float = 2.5
     length_scale: LengthScale = 1.0
     length_scale_bounds: Bounds = DEFAULT_BOUNDS
+    nu: float = 2.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -281,5 +281,5 @@ def default_kernel(n_features: int, spread: Array | float = 12**-0.5) -> Sum:
     of uniform columns. Starting far above them, the optimiser gets stuck on a plateau.
     """
     scales = np.clip(np.sqrt(n_features) * np.broadcast_to(spread, n_features), 0.02, 1e2)
-    signal = Constant(1.0, (1e-3, 1e3)) * Matern(2.5, tuple(scales), (1e-2, 1e3))
+    signal = Constant(1.0, (1e-3, 1e3)) * Matern(tuple(scales), (1e-2, 1e3))
     return signal + White(0.1, (1e-6, 1e1))

@@ -166,6 +166,7 @@ class PosteriorDisplay:
         mean, std = model.predict(X, return_std=True, latent=True)
         uncalibrated = copy(model).set_params(calibration="none")  # the same experts
         _, before = uncalibrated.predict(X, return_std=True, latent=True)
+        calibrates = not np.array_equal(before, std)
         own = model.predict_experts(X)
         own_std = np.sqrt(own.variance)
         curves = zip(own.mean, own_std, own_std * np.sqrt(model.calibration_ratio(X)), strict=True)
@@ -173,7 +174,7 @@ class PosteriorDisplay:
             x=x[order],
             mean=mean[order],
             std=std[order],
-            uncalibrated_std=before[order],
+            uncalibrated_std=before[order] if calibrates else None,
             experts=[ExpertCurve(*(values[order] for values in curve)) for curve in curves],
             x_train=None if X_train is None else _only_column(X_train, "X_train"),
             y_train=None if y_train is None else np.ravel(y_train),

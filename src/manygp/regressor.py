@@ -82,7 +82,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         Each with its rows (`indices`), `kernel`, `hyperparameters`, `log_marginal_likelihood`
         and the `jitter` that it needed.
     kernel_ : Kernel
-        The shared kernel, or what the experts started from if they share nothing.
+        The shared kernel, or that of a single expert, or what the experts started from if they
+        share nothing.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         If X has column names.
@@ -221,6 +222,9 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         self, X: Any, return_std: bool = False, return_cov: bool = False, *, latent: bool = False
     ) -> Any:
         """Predict the distribution of y, or of the latent function without the noise.
+
+        The mean alone costs as much as with std where weights depend on variances, as they do
+        by default; a single expert, and "uniform" with "barycentre", need none.
 
         Parameters
         ----------

@@ -41,15 +41,15 @@ class Rules(NamedTuple):
         A single expert has seen all there is, and is asked as it is.
         """
         local = by_target[0]
-        weights = self.weighting(local)
+        weights = _checked("weighting", self.weighting(local), local)
         if len(local.mean) == 1:
             answers = [Gaussian(one.mean[0], one.variance[0]) for one in by_target]
         else:
             # Of the raw variances: weights and ratio are siblings, not a chain. The prior is
             # calibrated alike, so that an expert who knows nothing seems to know nothing.
-            variance = self.calibration(local) * local.variance
-            prior = self.calibration(local._replace(variance=local.prior_variance))
-            prior *= local.prior_variance
+            ratio = _checked("calibration", self.calibration(local), local)
+            prior_ratio = self.calibration(local._replace(variance=local.prior_variance))
+            variance, prior = ratio * local.variance, prior_ratio * local.prior_variance
             calibrated = [
                 one._replace(variance=variance, prior_variance=prior) for one in by_target
             ]
@@ -72,6 +72,16 @@ class Rules(NamedTuple):
     def ratio(self, experts: list[Expert], X: Array) -> tuple[Array]:
         """Factors (M, N) of the experts' variances."""
         return (self.calibration(predict_experts(experts, X)[0]),)
+
+
+def _checked(what: str, values: Array, local: ExpertPredictions) -> Array:
+    """What a rule returned, if it can be right: a wrong shape would broadcast into nonsense."""
+    if np.shape(values) != local.mean.shape or not np.all(np.asarray(values) >= 0):
+        raise ValueError(
+            f"{what} must return numbers of shape {local.mean.shape}, one per expert and row, "
+            f"none of them negative or NaN; it returned shape {np.shape(values)}"
+        )
+    return values
 
 
 def choose(what: str, choice: Any, known: Mapping[str, Any]) -> Any:

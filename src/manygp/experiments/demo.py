@@ -7,13 +7,13 @@ from pathlib import Path
 from time import perf_counter
 
 import matplotlib
-import numpy as np
 
 from manygp import ManyGPRegressor
 from manygp.datasets import Split, load, split
+from manygp.experiments.figures import draw_posteriors
 from manygp.experiments.published import published
 from manygp.metrics import ence, nll, rmse
-from manygp.plotting import PosteriorDisplay, ReliabilityDisplay
+from manygp.plotting import ReliabilityDisplay
 from manygp.types import Array
 
 MODELS = {
@@ -37,38 +37,6 @@ def run(label: str, data: Split) -> tuple[Array, Array, list[float]]:
     predicted = perf_counter()
     scores = [metric(data.y_test, mean, std) for metric in (rmse, nll, ence)]
     return mean, std, [*scores, fitted - start, predicted - fitted]
-
-
-def draw_posteriors(path: Path) -> None:
-    """The paper's two illustrations on 1-d Ackley: two experts, before and after calibration."""
-    import matplotlib.pyplot as plt
-
-    data = split(load("ackley1d", SEED, n_rows=40), SEED)
-    figure, panels = plt.subplots(
-        2, 2, figsize=(11, 6.4), sharex=True, sharey=True, layout="constrained"
-    )
-    grid = np.linspace(0, 1, 400)[:, None]
-    for ax, (title, label) in zip(
-        panels.flat,
-        {
-            "one global GP": "gp-full",
-            "two experts, ball tree, not calibrated": "bt-ent",
-            "two experts, random parts, calibrated": "rd-ent-c",
-            "two experts, ball tree, calibrated": "bt-ent-c",
-        }.items(),
-        strict=True,
-    ):
-        model = ManyGPRegressor.from_label(label, points_per_expert=10, random_state=SEED)
-        model.fit(data.X_train, data.y_train)
-        training = {"X_train": data.X_train, "y_train": data.y_train}
-        shown = len(model.experts_) > 1
-        PosteriorDisplay.from_estimator(model, grid, **training, ax=ax, show_experts=shown)
-        ax.set_title(title)
-        ax.label_outer()
-        if ax is not panels[1, 1]:
-            ax.get_legend().remove()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def main(folder: Path) -> None:

@@ -8,13 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from manygp.experiments.grid import POINTS, POINTS_OF_TASK, SIZE_STUDY_TASKS, SIZES
-from manygp.experiments.tables import Key, Summary
+from manygp.datasets import load, split
+from manygp.experiments.grid import (
+    POINTS,
+    POINTS_OF_TASK,
+    SIZE_STUDY_SEEDS,
+    SIZE_STUDY_TASKS,
+    SIZES,
+)
+from manygp.experiments.tables import summarise
 from manygp.metrics import ReliabilityCurve
-from manygp.plotting import ReliabilityDisplay
+from manygp.plotting import PosteriorDisplay, ReliabilityDisplay
+from manygp.regressor import ManyGPRegressor
 
 RELIABILITY = {
     "analyse": ["bt-ent", "gp-pro-full", "gp-full"],
+    "assignments": ["bt-ent-c", "bt-ent", "kx-ent-c", "kx-ent", "rd-ent-c", "rd-ent"],
     "variants": ["bt-ent-c", "bt-ent", "bt-var-c", "bt-var", "bt-uni-c", "bt-uni"],
     "baseline": ["bt-ent-c", "bt-ent", "gp-pro-sm", "gp-full"],
 }
@@ -26,7 +35,7 @@ MODEL_STYLES = {
     "-var": ("#009E73", "v"),
     "-uni": ("#D55E00", "P"),
 }
-STYLES = {"bt": ("#0072B2", "o"), "kx": ("#D55E00", "s"), "rd": ("#009E73", "D")}
+ASSIGNMENT_STYLES = {"bt-": ("#0072B2", "o"), "kx-": ("#D55E00", "s"), "rd-": ("#009E73", "D")}
 NAMES = {"bt": "ball tree", "kx": "k-means", "rd": "random"}
 DPI = 90
 
@@ -44,6 +53,7 @@ def draw_reliability(
                 curves[cell["task"], model].append(
                     [scores["curve"]["rmv"], scores["curve"]["rmse"]]
                 )
+    one_assignment = len({model[:2] for model in models} - {"gp"}) == 1
     tasks = [task for task in tasks if any((task, model) in curves for model in models)]
     if not tasks:
         return False
@@ -63,7 +73,9 @@ def draw_reliability(
             if (task, model) not in curves:
                 continue
             mean = np.mean(curves[task, model], axis=0)
-            ReliabilityDisplay(ReliabilityCurve(*mean), model).plot(ax, **_style(model))
+            ReliabilityDisplay(ReliabilityCurve(*mean), model).plot(
+                ax, **_style(model, one_assignment)
+            )
         ax.get_legend().remove()
         ax.set_title(task)
         if panel % n_columns:
@@ -85,9 +97,10 @@ def draw_reliability(
     return True
 
 
-def _style(model: str) -> dict[str, Any]:
-    """Colour by weighting or baseline; calibrated models solid, the others dashed and hollow."""
-    colour, marker = next(style for name, style in MODEL_STYLES.items() if name in model)
+def _style(model: str, by_weighting: bool) -> dict[str, Any]:
+    """Colour by kind; calibrated models solid, the others dashed and hollow."""
+    names = MODEL_STYLES if by_weighting else {**ASSIGNMENT_STYLES, **MODEL_STYLES}
+    colour, marker = next(style for name, style in names.items() if name in model)
     solid = model.endswith("-c") or model.startswith("gp-")
     return {
         "color": colour,
@@ -98,42 +111,79 @@ def _style(model: str) -> dict[str, Any]:
     }
 
 
-def draw_sizes(summary: dict[Key, Summary], path: Path) -> bool:
-    """RMSE, NLL, ENCE and fit time against points per expert; False without such results."""
+def draw_sizes(rows: list[dict[str, Any]], path: Path) -> bool:
+    """RMSE, NLL, ENCE and fit time against points per expert; False without such results.
+
+    All sizes are averaged over the same seeds and the same tasks.
+    """
     import matplotlib.pyplot as plt
 
-    panels = {"RMSE": "rmse", "NLL": "nll", "ENCE": "ence", "fit time, s": "fit_seconds"}
-    tasks = [
-        task
-        for task in SIZE_STUDY_TASKS
-        if all(
-            ("independent", task, f"{a}-ent-c", size, "nll") in summary
-            for a in STYLES
-            for size in SIZES
-        )
+    own = [row for row in rows if row["regime"] == "independent"]
+    there = {(r["task"], r["model"], r["points_per_expert"], r["seed"]) for r in own}
+
+    def complete(task: str, assignments: list[str], seed: int) -> bool:
+        models = [f"{assignment}ent-c" for assignment in assignments]
+        return all((task, model, size, seed) in there for model in models for size in SIZES)
+
+    assignments = [
+        a for a in ASSIGNMENT_STYLES if any(complete(t, [a], 0) for t in SIZE_STUDY_TASKS)
     ]
-    if not tasks:
+    tasks = [task for task in SIZE_STUDY_TASKS if complete(task, assignments, 0)]
+    if not assignments or not tasks:
         return False
+    seeds = [s for s in range(SIZE_STUDY_SEEDS) if all(complete(t, assignments, s) for t in tasks)]
+    summary = summarise([row for row in own if row["seed"] in seeds])
+    panels = {"RMSE": "rmse", "NLL": "nll", "ENCE": "ence", "fit time, s": "fit_seconds"}
     figure, axes = plt.subplots(2, 2, figsize=(8, 6.4), sharex=True, layout="constrained")
     for ax, (title, metric) in zip(axes.flat, panels.items(), strict=True):
-        for assignment, (colour, marker) in STYLES.items():
-            values = [
-                np.mean(
-                    [
-                        summary["independent", task, f"{assignment}-ent-c", size, metric].mean
-                        for task in tasks
-                    ]
-                )
-                for size in SIZES
+        for assignment in assignments:
+            colour, marker = ASSIGNMENT_STYLES[assignment]
+            model = f"{assignment}ent-c"
+            by_task = [
+                [summary["independent", task, model, size, metric].mean for size in SIZES]
+                for task in tasks
             ]
-            ax.plot(SIZES, values, color=colour, marker=marker, label=NAMES[assignment])
+            name = NAMES[assignment[:2]]
+            ax.plot(SIZES, np.mean(by_task, axis=0), color=colour, marker=marker, label=name)
         ax.set(title=title, xticks=SIZES)
         ax.grid(color="0.92")
         ax.spines[["top", "right"]].set_visible(False)
     for ax in axes[1]:
         ax.set_xlabel("points per expert")
     axes[0, 0].legend(frameon=False)
-    figure.suptitle(f"Entropy weights, calibrated; mean of {len(tasks)} tasks")
+    figure.suptitle(f"Entropy weights, calibrated; {len(tasks)} tasks, {len(seeds)} seeds")
     figure.savefig(path, dpi=DPI)
     plt.close(figure)
     return True
+
+
+def draw_posteriors(path: Path, seed: int = 0) -> None:
+    """The paper's two illustrations on 1-d Ackley: two experts, before and after calibration."""
+    import matplotlib.pyplot as plt
+
+    data = split(load("ackley1d", seed, n_rows=40), seed)
+    figure, panels = plt.subplots(
+        2, 2, figsize=(11, 6.4), sharex=True, sharey=True, layout="constrained"
+    )
+    grid = np.linspace(0, 1, 400)[:, None]
+    for ax, (title, label) in zip(
+        panels.flat,
+        {
+            "one global GP": "gp-full",
+            "two experts, ball tree, not calibrated": "bt-ent",
+            "two experts, random parts, calibrated": "rd-ent-c",
+            "two experts, ball tree, calibrated": "bt-ent-c",
+        }.items(),
+        strict=True,
+    ):
+        model = ManyGPRegressor.from_label(label, points_per_expert=10, random_state=seed)
+        model.fit(data.X_train, data.y_train)
+        training = {"X_train": data.X_train, "y_train": data.y_train}
+        shown = len(model.experts_) > 1
+        PosteriorDisplay.from_estimator(model, grid, **training, ax=ax, show_experts=shown)
+        ax.set_title(title)
+        ax.label_outer()
+        if ax is not panels[1, 1]:
+            ax.get_legend().remove()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -92,7 +92,7 @@ def plan(
     n_seeds: int,
     with_sizes: bool,
 ) -> list[Cell]:
-    """The cells that these tasks and models need, the most costly first."""
+    """The cells that these tasks and models need: seed by seed, the most costly first."""
     wanted, tasks = set(models), list(tasks)
     cells: set[Cell] = set()
     for task in tasks:
@@ -112,7 +112,7 @@ def plan(
                 cells |= {
                     Cell(task, assignment, "independent", size, s) for size in sizes for s in seeds
                 }
-    return sorted(cells, key=lambda cell: (-cell.cost, cell.name))
+    return sorted(cells, key=lambda cell: (cell.seed, -cell.cost, cell.name))
 
 
 def run_cell(cell: Cell, configuration: Configuration, data_dir: str | None) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def run_cell(cell: Cell, configuration: Configuration, data_dir: str | None) -> 
     evaluations = [expert.n_evaluations for expert in model.experts_]
     return {
         **cell._asdict(),
-        "fit_seconds": fit_seconds,
+        "fit_seconds": round(fit_seconds, 4),
         "n_experts": len(sizes),
         "largest_expert": max(sizes),
         "mean_evaluations": float(np.mean(evaluations)),
@@ -163,18 +163,20 @@ def _scores(y: Array, mean: Array, std: Array, seconds: float) -> dict[str, Any]
         "rmse": rmse(y, mean),
         "nll": nll(y, mean, std),
         "ence": ence(y, mean, std),
-        "predict_seconds": seconds,
-        "curve": {"rmv": curve.rmv.tolist(), "rmse": curve.rmse.tolist()},
+        "predict_seconds": round(seconds, 4),
+        "curve": {
+            name: [float(f"{v:.5g}") for v in getattr(curve, name)] for name in curve._fields
+        },
     }
 
 
 class Store:
-    """A results folder: one small file per finished cell, written atomically."""
+    """A results folder: one line of `cells.jsonl` per finished cell, appended as it finishes."""
 
     def __init__(self, folder: Path, configuration: Configuration) -> None:
-        self.folder, self.configuration = folder, configuration
-        self.cells = folder / "cells"
-        self.cells.mkdir(parents=True, exist_ok=True)
+        self.configuration = configuration
+        self.path = folder / "cells.jsonl"
+        folder.mkdir(parents=True, exist_ok=True)
         path = folder / "configuration.json"
         if path.exists():
             found = json.loads(path.read_text())
@@ -185,17 +187,32 @@ class Store:
                 )
         else:
             write_atomically(path, json.dumps(configuration._asdict()))
+        self.results: dict[Cell, dict[str, Any]] = {}
+        if self.path.exists():
+            self._load()
 
-    def path(self, cell: Cell) -> Path:
-        return self.cells / f"{cell.name}.json"
+    def _load(self) -> None:
+        lines = self.path.read_text().splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n"):  # of a run that was killed as it wrote
+            lines.pop()
+            write_atomically(self.path, "".join(lines))
+        for line in lines:
+            result = json.loads(line)
+            self.results[Cell(*(result[field] for field in Cell._fields))] = result
+
+    def add(self, cell: Cell, result: dict[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.results[cell] = result
 
     def missing(self, cells: Iterable[Cell]) -> list[Cell]:
-        return [cell for cell in cells if not self.path(cell).exists()]
+        return [cell for cell in cells if cell not in self.results]
 
     def read(self, cells: Iterable[Cell]) -> list[dict[str, Any]]:
         """Results of the cells that are finished."""
-        paths = (self.path(cell) for cell in cells)
-        return [json.loads(path.read_text()) for path in paths if path.exists()]
+        return [self.results[cell] for cell in cells if cell in self.results]
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -204,12 +221,8 @@ def write_atomically(path: Path, text: str) -> None:
         part.write(text)
         part.flush()
         os.fsync(part.fileno())
+    os.chmod(part.name, 0o644)  # a temporary file is private
     os.replace(part.name, path)
-
-
-def _run_and_keep(cell: Cell, store: Store, data_dir: str | None) -> Cell:
-    write_atomically(store.path(cell), json.dumps(run_cell(cell, store.configuration, data_dir)))
-    return cell
 
 
 def run(
@@ -225,9 +238,15 @@ def run(
     """
     for name in sorted({cell.task for cell in store.missing(cells)} & set(DATA_FILES)):
         datasets.load(name, data_dir=data_dir)  # a missing file is an error before any work
-    tasks = (delayed(_run_and_keep)(cell, store, data_dir) for cell in store.missing(cells))
-    done: Iterator[Cell] = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)(
-        tasks
-    )
-    for cell in done:
+    missing = store.missing(cells)
+    tasks = (delayed(_run)(cell, store.configuration, data_dir) for cell in missing)
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    for cell, result in parallel(tasks):
+        store.add(cell, result)
         finished(cell)
+
+
+def _run(
+    cell: Cell, configuration: Configuration, data_dir: str | None
+) -> tuple[Cell, dict[str, Any]]:
+    return cell, run_cell(cell, configuration, data_dir)

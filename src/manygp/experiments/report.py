@@ -7,8 +7,12 @@ from typing import Any
 
 import matplotlib
 
-from manygp.experiments.demo import draw_posteriors
-from manygp.experiments.figures import RELIABILITY, draw_reliability, draw_sizes
+from manygp.experiments.figures import (
+    RELIABILITY,
+    draw_posteriors,
+    draw_reliability,
+    draw_sizes,
+)
 from manygp.experiments.grid import PAPER_TASKS, REGIMES, TASKS, write_atomically
 from manygp.experiments.page import as_html, figure, page
 from manygp.experiments.tables import (
@@ -26,12 +30,13 @@ REGIME_TITLES = {
 }
 CAPTIONS = {
     "analyse": "Reliability of GP-pro, GP-pro-full and GP-full: mean over the seeds, bin by bin.",
+    "assignments": "Reliability of ball tree, k-means and random parts with entropy weights.",
     "variants": "Reliability of the ball-tree variants, with (-c) and without calibration.",
     "baseline": "Reliability of GP-pro-c, GP-pro, GP-pro-sm and GP-full.",
 }
 NOTE = (
     "Mean over the seeds ± its standard error; in brackets the paper's cell. Smaller is better. "
-    "Seconds are of one core each, two cells at a time, and the paper's of its own machine. "
+    "Seconds depend on the machine and on what ran beside; the paper's are of its own. "
     "GP-pro-full fits its identical experts once."
 )
 
@@ -69,7 +74,7 @@ def write_report(folder: Path, results: list[dict[str, Any]], remark: str = "") 
     sections["Illustrations"] = figure(posterior, caption)
     written.append(posterior)
     sizes = figures / "points-per-expert.png"
-    if draw_sizes(summary, sizes):
+    if draw_sizes(rows, sizes):
         sections["Points per expert"] = figure(sizes, "Scores and time against points per expert.")
         written.append(sizes)
     intro = f"{len(tasks)} tasks, {seeds} seeds. {remark} {NOTE}"

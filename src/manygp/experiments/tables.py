@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from manygp.experiments.grid import POINTS, POINTS_OF_TASK
 from manygp.experiments.published import published, published_cells
 
 METRICS = ("rmse", "nll", "ence")
@@ -104,8 +105,6 @@ def lookup(
     summary: dict[Key, Summary], regime: str, task: str, model: str, metric: str
 ) -> Summary | None:
     """The cell at the paper's points per expert; a global GP has no regime."""
-    from manygp.experiments.grid import POINTS, POINTS_OF_TASK
-
     regime = "independent" if model in ("gp-full", "gp-pro-full") else regime
     points = POINTS_OF_TASK.get(task, POINTS)
     return summary.get((regime, task, model, points, SECONDS.get(metric, metric)))
@@ -145,7 +144,10 @@ def _cell(
         found = average(summary, regime, tasks, model, metric)
         return f"**{found:.3f}** {paper}" if found is not None else paper
     ours = lookup(summary, regime, task, model, metric)
-    return f"{ours.mean:.3f} ±{ours.error:.3f} {paper}" if ours else paper or "-"
+    if ours is None:
+        return paper or "-"
+    error = f" ±{ours.error:.3f}" if ours.n_seeds > 1 else ""
+    return f"{ours.mean:.3f}{error} {paper}"
 
 
 def average(
@@ -160,7 +162,7 @@ def average(
 def calibration_table(summary: dict[Key, Summary], regime: str, tasks: list[str]) -> Table:
     """Averages over the tasks without and with calibration, and the relative change.
 
-    Tasks that are not finished, or that the paper lacks, are left out for both.
+    A row waits for all of the tasks.
     """
     rows = []
     variants = [f"{a}-{w}" for a in ("bt", "kx", "rd") for w in ("ent", "var", "uni")]
