@@ -164,9 +164,7 @@ def _scores(y: Array, mean: Array, std: Array, seconds: float) -> dict[str, Any]
         "nll": nll(y, mean, std),
         "ence": ence(y, mean, std),
         "predict_seconds": round(seconds, 4),
-        "curve": {
-            name: [float(f"{v:.5g}") for v in getattr(curve, name)] for name in curve._fields
-        },
+        "curve": {name: np.round(values, 5).tolist() for name, values in curve._asdict().items()},
     }
 
 
