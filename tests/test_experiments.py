@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from manygp import ManyGPRegressor, datasets
 from manygp.cli import main
-from manygp.experiments import grid, page, tables
+from manygp.experiments import figures, grid, page, tables
 from manygp.experiments.published import published, published_cells
 from manygp.labels import LABELS
 from manygp.metrics import ence, nll, rmse
@@ -133,6 +133,28 @@ def test_the_change_by_calibration_is_relative_to_the_size_of_the_score():
     row = next(row for row in table.rows if row[0] == "bt-ent")
     assert row[3].startswith("-2.000 → -2.200")
     assert row[4].startswith("-10.0%")
+
+
+def test_sizes_are_compared_on_the_same_seeds_and_tasks(tmp_path, monkeypatch):
+    many = []
+    for model in ("bt-ent-c", "rd-ent-c"):
+        for size in grid.SIZES:
+            values = [1.0, 2.0, 3.0] + [100.0] * (7 if size == 200 else 0)
+            for metric in tables.METRICS:
+                many += rows(values, model=model, points_per_expert=size, metric=metric)
+        many += rows([9.0], model=model, task="levy", points_per_expert=200)  # not finished
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    monkeypatch.setattr(plt, "close", lambda figure: None)
+    assert figures.draw_sizes(many, tmp_path / "sizes.png")
+    axes = plt.gcf().axes
+    monkeypatch.undo()
+    assert [line.get_label() for line in axes[0].lines] == ["ball tree", "random"]
+    for line in axes[0].lines:
+        np.testing.assert_allclose(line.get_ydata(), 2.0)
+    plt.close("all")
+    assert not figures.draw_sizes(rows([1.0]), tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
 
 
 def test_the_page_needs_nothing_from_outside_and_escapes_what_it_shows():

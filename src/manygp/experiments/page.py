@@ -24,6 +24,7 @@ thead th { border-bottom: 2px solid #999; }
 .paper { color: #777; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; }
 figcaption { font-size: .9rem; color: #555; }
+@media (max-width: 40rem) { figure img { max-width: none; width: 56rem; } }
 """
 
 
@@ -54,7 +55,7 @@ def figure(path: Path, caption: str) -> str:
     data = base64.b64encode(path.read_bytes()).decode()
     alt = escape(caption, quote=True)
     return (
-        f'<figure><img alt="{alt}" src="data:image/png;base64,{data}">'
+        f'<figure><div class="scroll"><img alt="{alt}" src="data:image/png;base64,{data}"></div>'
         f"<figcaption>{escape(caption)}</figcaption></figure>\n"
     )
 
