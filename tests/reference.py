@@ -79,6 +79,12 @@ def softmax_weights(v, p, temperature=100.0):
     return [1 / sum(math.exp(temperature * (vm - other)) for other in v) for vm in v]
 
 
+def tempered_weights(v, p, temperature=4.0):
+    """(p / v)^(temperature / 2), relative to the largest."""
+    weights = [(pm / vm) ** (temperature / 2) for vm, pm in zip(v, p, strict=True)]
+    return [wm / max(weights) for wm in weights]
+
+
 def information_ratio(vm, noise, max_gain=1.0):
     gain = math.log(1 + vm / noise) / 2
     return math.exp(-(math.e - 1) / math.e * min(gain, max_gain))
@@ -112,6 +118,29 @@ def rbcm_own_priors(mean, v, p, w, prior_mean):
 def barycentre(mean, v, w):
     std = sum(wm * math.sqrt(vm) for vm, wm in zip(v, w, strict=True)) / sum(w)
     return sum(wm * m for m, wm in zip(mean, w, strict=True)) / sum(w), std**2
+
+
+def grbcm(mean, v, common_mean, common_v):
+    """RBCM whose prior is the communication expert's posterior; the surest counts in full."""
+    w = [1.0 if vm == min(v) else math.log(common_v / vm) / 2 for vm in v]
+    return rbcm_own_priors(mean, v, [common_v] * len(v), w, [common_mean] * len(v))
+
+
+def smoother(k, X, noise, rows, x_new):
+    """c such that c @ y is the mean, prior mean 0, of the expert that knows `rows` of X."""
+    c = np.zeros(len(X))
+    k_new = [k(x_new, X[i]) for i in rows]
+    c[rows] = np.linalg.inv(covariance(k, X[rows], noise[rows])) @ k_new
+    return c
+
+
+def nested(k, X, y, noise, parts, c, x_new):
+    """Given nothing but the means at x' of the experts that know `parts`, their best answer."""
+    C = np.array([smoother(k, X, noise, rows, x_new) for rows in parts])
+    precision = np.linalg.inv(C @ covariance(k, X, noise) @ C.T)
+    k_new = C @ [k(x_new, x) for x in X]
+    mean = c + k_new @ precision @ C @ (y - c)
+    return mean, k(x_new, x_new) - k_new @ precision @ k_new
 
 
 def ence(y, mean, std, n_bins):

@@ -19,11 +19,28 @@ for array in (X, y, QUERIES):
     array.flags.writeable = False
 
 OWN = 1.0 * RBF(1.0) + White(0.1)
+AGGREGATIONS = pytest.mark.parametrize("aggregation", ["gpoe", "grbcm", "nested"])
 KINDS = {"one-expert": {"points_per_expert": 100}, "three-experts": {"points_per_expert": 20}}
 
 
-def model(**parameters):
+# Nothing is left to choose by leave-one-out.
+CHOSEN = {
+    "overlap": 0,
+    "weighting": "entropy",
+    "calibration": "information",
+    "hyperparameters": "hierarchical",
+    "routing": None,
+}
+
+
+def choosing(**parameters):
+    """A small model with the library's defaults."""
     return ManyGPRegressor(**{"points_per_expert": 20, "random_state": 0, **parameters})
+
+
+def model(**parameters):
+    """A small model of the rules above."""
+    return choosing(**{**CHOSEN, **parameters})
 
 
 def answers(fitted, rows=QUERIES):
@@ -247,22 +264,24 @@ def test_targets_in_columns_give_columns_as_scikit_learn_does(width):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 19, 20, 21, 39, 40, 41])
 def test_few_rows_are_enough(n):
-    fitted = model().fit(X[:n], y[:n])
+    fitted = choosing().fit(X[:n], y[:n])
     assert len(fitted.experts_) == max(1, n // 20)
     assert_sound(fitted)
     assert_sound(fitted, X)
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
+@AGGREGATIONS
 @pytest.mark.parametrize("points_per_expert", [1, 2])
-def test_tiny_experts_are_sound(points_per_expert, partition):
-    assert_sound(model(points_per_expert=points_per_expert, partition=partition).fit(X, y))
+def test_tiny_experts_are_sound(points_per_expert, partition, aggregation):
+    settings = {"partition": partition, "aggregation": aggregation}
+    assert_sound(choosing(points_per_expert=points_per_expert, **settings).fit(X, y))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_columns_than_rows_are_sound(kind):
     wide = np.random.default_rng(1).normal(size=(60, 80))
-    assert_sound(model(**KINDS[kind]).fit(wide, y), wide[:5] + 0.1)
+    assert_sound(choosing(**KINDS[kind]).fit(wide, y), wide[:5] + 0.1)
 
 
 def test_a_constant_column_changes_nothing():
@@ -275,10 +294,12 @@ def test_a_constant_column_changes_nothing():
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_rows_that_are_all_equal_or_clumped_are_sound(partition):
-    assert_sound(model(partition=partition).fit(np.ones((60, 2)), y))
+@AGGREGATIONS
+def test_rows_that_are_all_equal_or_clumped_are_sound(partition, aggregation):
+    settings = {"partition": partition, "aggregation": aggregation}
+    assert_sound(choosing(**settings).fit(np.ones((60, 2)), y))
     clumped = np.concatenate([X[:3] + 1e3, np.full((37, 2), 0.5), X[:20]])
-    assert_sound(model(partition=partition).fit(clumped, y))
+    assert_sound(choosing(**settings).fit(clumped, y))
 
 
 # Degenerate targets and duplicates
@@ -288,7 +309,7 @@ def test_rows_that_are_all_equal_or_clumped_are_sound(partition):
 @pytest.mark.parametrize("value", [3.7, 0.0, 1e300, -1e-300])
 def test_constant_targets_give_one_warning_and_that_constant(value, kind):
     with pytest.warns(UserWarning, match="y is constant") as record:
-        fitted = model(**KINDS[kind]).fit(X, np.full(60, value))
+        fitted = choosing(**KINDS[kind]).fit(X, np.full(60, value))
     assert len(record) == 1
     assert_allclose(fitted.predict(QUERIES), value, rtol=1e-12)
     assert_sound(fitted)
@@ -296,36 +317,38 @@ def test_constant_targets_give_one_warning_and_that_constant(value, kind):
 
 def test_targets_constant_within_one_expert_are_sound():
     halves = [np.flatnonzero(X[:, 0] < 0), np.flatnonzero(X[:, 0] >= 0)]
-    fitted = model(partition=lambda *_: halves).fit(X, np.where(X[:, 0] < 0, 3.0, y))
+    fitted = choosing(partition=lambda *_: halves).fit(X, np.where(X[:, 0] < 0, 3.0, y))
     assert_sound(fitted)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_duplicate_rows_with_different_targets_are_noise(kind):
-    fitted = model(**KINDS[kind]).fit(np.repeat(X[:30], 2, axis=0), np.tile([1.0, 2.0], 30))
+    fitted = choosing(**KINDS[kind]).fit(np.repeat(X[:30], 2, axis=0), np.tile([1.0, 2.0], 30))
     mean, std = fitted.predict(X[:30], return_std=True)
     assert np.all(std > 0.3)  # theirs is 0.5
     assert np.all(np.abs(mean - 1.5) < 0.5)
 
 
+@AGGREGATIONS
 @pytest.mark.parametrize("kind", KINDS)
-def test_duplicate_rows_without_noise_need_jitter_which_is_recorded(kind):
+def test_duplicate_rows_without_noise_need_jitter_which_is_recorded(kind, aggregation):
     twice = np.repeat(X[:30], 2, axis=0)
-    fitted = model(kernel=1.0 * RBF(1.0), **KINDS[kind]).fit(twice, np.tile([1.0, 2.0], 30))
+    settings = {"kernel": 1.0 * RBF(1.0), "aggregation": aggregation, **KINDS[kind]}
+    fitted = choosing(**settings).fit(twice, np.tile([1.0, 2.0], 30))
     assert any(expert.jitter > 0 for expert in fitted.experts_)
     assert_sound(fitted)
-    assert_sound(model(kernel=1.0 * RBF(1.0), **KINDS[kind]).fit(twice, np.repeat(y[:30], 2)), X)
+    assert_sound(choosing(**settings).fit(twice, np.repeat(y[:30], 2)), X)
 
 
 def test_a_covariance_of_low_rank_is_sound():
-    fitted = model(kernel=Linear(1.0)).fit(X, y)
+    fitted = choosing(kernel=Linear(1.0)).fit(X, y)
     assert all(expert.jitter > 0 for expert in fitted.experts_)
     assert_sound(fitted)
 
 
 def test_a_row_of_no_prior_variance_is_sound():
     for kind in KINDS.values():
-        fitted = model(kernel=Linear(0.0, "fixed") + White(0.1), **kind).fit(X, y)
+        fitted = choosing(kernel=Linear(0.0, "fixed") + White(0.1), **kind).fit(X, y)
         assert_sound(fitted, np.zeros((2, 2)))
 
 
@@ -334,21 +357,21 @@ def test_a_row_of_no_prior_variance_is_sound():
 
 @pytest.mark.parametrize("scale", [1e160, 1e300, 8e307, 1e-160, 1e-300])
 def test_the_default_model_does_not_depend_on_the_units(scale):
-    expected = answers(model().fit(X, y))
-    assert_allclose(answers(model().fit(X * scale, y), QUERIES * scale), expected, rtol=1e-3)
+    expected = answers(choosing().fit(X, y))
+    assert_allclose(answers(choosing().fit(X * scale, y), QUERIES * scale), expected, rtol=1e-3)
     if scale < 1e307:
-        assert_allclose(answers(model().fit(X, y * scale)) / scale, expected, rtol=1e-3)
+        assert_allclose(answers(choosing().fit(X, y * scale)) / scale, expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200])
 def test_samples_do_not_depend_on_the_units(scale):
-    samples = model().fit(X, y * scale).sample_y(QUERIES, 3) / scale
-    assert_allclose(samples, model().fit(X, y).sample_y(QUERIES, 3), rtol=1e-3)
+    samples = choosing().fit(X, y * scale).sample_y(QUERIES, 3) / scale
+    assert_allclose(samples, choosing().fit(X, y).sample_y(QUERIES, 3), rtol=1e-3)
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200])
 def test_variances_that_no_float_holds_are_refused(scale):
-    fitted = model().fit(X, y * scale)
+    fitted = choosing().fit(X, y * scale)
     with pytest.raises(ValueError, match="scale"):
         fitted.predict(QUERIES, return_cov=True)
     with pytest.raises(ValueError, match="scale"):
@@ -368,18 +391,22 @@ def test_magnitudes_beyond_a_kernel_of_your_own_are_refused_by_column(kernel):
 @pytest.mark.parametrize("scale", [1e300, 1e160, 1e-160, 1e-300])
 def test_raw_targets_that_no_kernel_can_fit_are_not_silent(scale):
     with pytest.raises((ValueError, UserWarning), match="normalize_y"):
-        model(normalize_y=False).fit(X, y * scale)
+        choosing(normalize_y=False).fit(X, y * scale)
 
 
 STATIONARY = {f"matern-{nu}": Matern(nu=nu) for nu in (0.5, 1.5, 2.5)}
 STATIONARY |= {"rbf": RBF(), "rational-quadratic": RationalQuadratic(), "periodic": Periodic()}
 
 
+@pytest.fixture(scope="module", params=STATIONARY)
+def of_two_kinds(request):
+    kernel = STATIONARY[request.param] + White(0.1)
+    return [choosing(kernel=kernel, **kind).fit(X, y) for kind in KINDS.values()]
+
+
 @pytest.mark.parametrize("distance", [1e8, 1e160, 1e300, -1.7e308])
-@pytest.mark.parametrize("name", STATIONARY)
-def test_queries_however_far_are_sound_or_refused_by_column(name, distance):
-    for kind in KINDS.values():
-        fitted = model(kernel=STATIONARY[name] + White(0.1), **kind).fit(X, y)
+def test_queries_however_far_are_sound_or_refused_by_column(of_two_kinds, distance):
+    for fitted in of_two_kinds:
         try:
             assert_sound(fitted, np.array([[distance, 0.0], [distance, -distance]]))
         except ValueError as error:

@@ -75,23 +75,23 @@ def test_gp_pro_full_scores_as_gp_full():
 
 
 def test_a_folder_of_another_configuration_is_refused(tmp_path):
-    grid.Store(tmp_path, SMALL)
-    grid.Store(tmp_path, SMALL)
+    grid.Store(tmp_path, SMALL, grid.Cell)
+    grid.Store(tmp_path, SMALL, grid.Cell)
     with pytest.raises(ValueError, match="another configuration"):
-        grid.Store(tmp_path, grid.Configuration())
+        grid.Store(tmp_path, grid.Configuration(), grid.Cell)
 
 
 def test_finished_cells_are_not_computed_again_and_others_are(tmp_path):
-    store = grid.Store(tmp_path, SMALL)
+    store = grid.Store(tmp_path, SMALL, grid.Cell)
     cells = [grid.Cell("ackley1d", a, "independent", 50, 0) for a in ("bt", "rd")]
     kept = {**cells[0]._asdict(), "kept": True}
     store.add(cells[0], kept)
     with store.path.open("a") as file:
         file.write('{"task": "ack')  # of a writer that was killed
     seen = []
-    grid.run(grid.Store(tmp_path, SMALL), cells, None, 1, seen.append)
+    grid.run(grid.Store(tmp_path, SMALL, grid.Cell), cells, None, 1, seen.append)
     assert seen == [cells[1]]
-    again = grid.Store(tmp_path, SMALL)
+    again = grid.Store(tmp_path, SMALL, grid.Cell)
     assert again.read(cells)[0] == kept
     assert not again.missing(cells)
 

@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import reference
+from building import fit_expert
 from manygp import linalg
-from manygp.expert import fit_expert, maximise, posterior_covariance, predict_expert
+from manygp.expert import maximise, posterior_covariance, predict_expert
 from manygp.kernel import Workspace, split_noise
 from manygp.kernels import RBF, Constant, Linear, Matern, White
 from manygp.likelihood import Likelihood

@@ -12,7 +12,8 @@ from threadpoolctl import threadpool_info
 from manygp import ManyGPRegressor
 from manygp.aggregation import AGGREGATIONS, normalise
 from manygp.calibration import CALIBRATIONS
-from manygp.committee import PULLS
+from manygp.committee import BLOCK_ROWS
+from manygp.fitting import PULLS
 from manygp.kernels import Matern, White
 from manygp.labels import LABELS
 from manygp.partition import PARTITIONS
@@ -28,10 +29,30 @@ for array in (X, y, QUERIES, FEW):
     array.flags.writeable = False
 
 FIXED = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
+# Nothing is left to choose by leave-one-out.
+CHOSEN = {
+    "overlap": 0,
+    "weighting": "entropy",
+    "temperature": 4.0,
+    "calibration": "information",
+    "hyperparameters": "hierarchical",
+    "routing": None,
+}
+
+
+def choosing(**parameters):
+    """A small model with the library's defaults."""
+    return ManyGPRegressor(**{"points_per_expert": 20, "random_state": 0, **parameters})
 
 
 def model(**parameters):
-    return ManyGPRegressor(**{"points_per_expert": 20, "random_state": 0, **parameters})
+    """A small model of the rules above."""
+    return choosing(**{**CHOSEN, **parameters})
+
+
+def of_one_kernel(**parameters):
+    """A small model of those rules that any aggregation can be asked of."""
+    return model(**{"kernel": FIXED, "hyperparameters": "shared", **parameters})
 
 
 def answers(fitted, rows=QUERIES):
@@ -41,16 +62,31 @@ def answers(fitted, rows=QUERIES):
     return np.stack([mean, std, latent, fitted.predict(rows)])
 
 
-@pytest.fixture(scope="module", params=[20, 200], ids=["six-experts", "one-expert"])
+KINDS = {
+    "six-experts": model,
+    "six-that-choose": choosing,
+    "one-expert": partial(choosing, points_per_expert=200),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def fitted(request):
-    return model(points_per_expert=request.param).fit(X, y)
+    return KINDS[request.param]().fit(X, y)
 
 
-@pytest.mark.parametrize("hyperparameters", PULLS)
-def test_predictions_do_not_depend_on_n_jobs(hyperparameters):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({**CHOSEN, "hyperparameters": name} for name in PULLS),
+        {},
+        {"aggregation": "grbcm"},
+        {"aggregation": "nested"},
+    ],
+    ids=[*PULLS, "auto", "auto-grbcm", "auto-nested"],
+)
+def test_predictions_do_not_depend_on_n_jobs(settings):
     one, two, four = (
-        answers(model(hyperparameters=hyperparameters, n_jobs=n_jobs).fit(X, y))
-        for n_jobs in (1, 2, 4)
+        answers(choosing(n_jobs=n_jobs, **settings).fit(X, y)) for n_jobs in (1, 2, 4)
     )
     assert_array_equal(two, one)
     assert_array_equal(four, one)
@@ -80,8 +116,10 @@ def test_predictions_do_not_depend_on_the_batch_size(fitted, size):
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_predictions_do_not_depend_on_other_rows(weighting, aggregation):
-    fitted = model(kernel=FIXED, weighting=weighting, aggregation=aggregation).fit(X, y)
+@pytest.mark.parametrize("routing", [None, 2])
+def test_predictions_do_not_depend_on_other_rows(weighting, aggregation, routing):
+    rules = {"weighting": weighting, "aggregation": aggregation, "routing": routing}
+    fitted = of_one_kernel(**rules).fit(X, y)
     others = np.concatenate([FEW, 1e6 + QUERIES[:50], X])  # far away, and at the data
     expected = answers(fitted, FEW)
     assert_allclose(answers(fitted, others)[:, : len(FEW)], expected, rtol=1e-12, atol=1e-12)
@@ -89,8 +127,12 @@ def test_predictions_do_not_depend_on_other_rows(weighting, aggregation):
 
 @pytest.mark.parametrize(
     "rules",
-    [{"points_per_expert": 200}, {"weighting": "uniform", "aggregation": "barycentre"}],
-    ids=["one-expert", "uniform-barycentre"],
+    [
+        {"points_per_expert": 200},
+        {"weighting": "uniform", "aggregation": "barycentre"},
+        {"weighting": "uniform", "aggregation": "barycentre", "routing": 2},
+    ],
+    ids=["one-expert", "uniform-barycentre", "uniform-barycentre-of-two"],
 )
 def test_a_mean_alone_computes_no_variance(rules, monkeypatch):
     fitted = model(**rules).fit(X, y)
@@ -112,11 +154,14 @@ def test_a_mean_asked_for_alone_is_the_same_mean(fitted):
 
 @pytest.mark.parametrize("latent", [True, False])
 @pytest.mark.parametrize("rules", [{"aggregation": a} for a in AGGREGATIONS] + [
-    {"weighting": "softmax"}, {"weighting": "uniform", "calibration": "none"},
-    {"points_per_expert": 200},
+    {"aggregation": "nested", "overlap": 1}, {"aggregation": "grbcm", "routing": 2},
+    {"weighting": "softmax", "temperature": 100.0}, {"weighting": "tempered"},
+    {"weighting": "uniform", "calibration": "none"}, {"overlap": 1}, {"routing": 2},
+    {"overlap": 0.5, "routing": 3, "calibration": "auto"}, {"points_per_expert": 200},
+    dict.fromkeys(["overlap", "temperature", "calibration", "routing"], "auto"),
 ], ids=str)  # fmt: skip
 def test_covariance_is_symmetric_psd_with_the_variances_on_its_diagonal(rules, latent):
-    fitted = model(kernel=FIXED, **rules).fit(X, y)
+    fitted = of_one_kernel(**rules).fit(X, y)
     mean, cov = fitted.predict(FEW, return_cov=True, latent=latent)
     expected_mean, std = fitted.predict(FEW, return_std=True, latent=latent)
     assert_array_equal(mean, expected_mean)
@@ -126,7 +171,14 @@ def test_covariance_is_symmetric_psd_with_the_variances_on_its_diagonal(rules, l
     assert eigenvalues[0] >= -1e-10 * eigenvalues[-1]
 
 
-def test_latent_variance_lacks_the_noise(fitted):
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"overlap": 1, "routing": 2}, {"aggregation": "nested", "hyperparameters": "shared"},
+     {"points_per_expert": 200}],
+    ids=str,
+)  # fmt: skip
+def test_latent_variance_lacks_the_noise(settings):
+    fitted = model(**settings).fit(X, y)
     noise = [expert.noise_variance for expert in fitted.experts_]
     scale = np.std(y) ** 2
     _, std, latent, _ = answers(fitted)
@@ -163,6 +215,7 @@ def test_every_label_fits_and_predicts(label):
     mean, std = fitted.predict(X[60:], return_std=True)
     assert np.sqrt(np.mean((mean - y[60:]) ** 2)) < 0.6 * np.std(y)
     assert np.all((std > 0) & np.isfinite(std))
+    assert fitted.calibration_report_ is None  # a label leaves nothing to choose
     assert len(fitted.experts_) == 1 if label == "gp-full" else len(fitted.experts_) > 1
 
 
@@ -172,6 +225,12 @@ def test_labels_are_those_of_the_paper():
     rules = {name: got[name] for name in ("partition", "weighting", "calibration", "aggregation")}
     assert list(rules.values()) == ["kmeans", "variance", "information", "gpoe"]
     assert ManyGPRegressor.from_label("rd-uni").calibration == "none"
+    assert ManyGPRegressor.from_label("gp-pro-sm").temperature == 100
+    for label in LABELS:
+        # Experts know their own rows, have their own hyperparameters and are all asked.
+        got = ManyGPRegressor.from_label(label).get_params()
+        assert (got["overlap"], got["routing"]) == (0, None)
+        assert (got["hyperparameters"], got["prior_mean"]) == ("independent", "constant")
 
 
 def test_an_unknown_label_lists_the_known_ones():
@@ -200,9 +259,10 @@ def test_two_targets_equal_two_models_of_one():
         assert_allclose(cov[:, :, t], one.predict(FEW, return_cov=True)[1], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("overlap", [0, 1.5])
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_experts_record_their_rows_and_their_fit(partition):
-    fitted = model(partition=partition).fit(X, y)
+def test_experts_record_their_rows_and_their_fit(partition, overlap):
+    fitted = model(partition=partition, overlap=overlap).fit(X, y)
     experts = fitted.experts_
     assert len(experts) == 6
     assert_array_equal(np.sort(np.concatenate([e.indices for e in experts])), np.arange(len(X)))
@@ -213,9 +273,16 @@ def test_experts_record_their_rows_and_their_fit(partition):
         assert_allclose(np.log([*expert.hyperparameters.values()]), expert.kernel.theta)
         assert expert.hyperparameters["White.variance"] == pytest.approx(expert.noise_variance)
         span = np.ptp(X, axis=0)
-        assert_allclose(expert.X, (X[expert.indices] - X.min(axis=0)) / span, atol=1e-12)
+        assert len(expert.neighbours) == 20 * overlap
+        assert_array_equal(expert.rows, [*expert.indices, *expert.neighbours])
+        assert len(set(expert.rows)) == len(expert.rows)
+        assert_allclose(expert.X, (X[expert.rows] - X.min(axis=0)) / span, atol=1e-12)
     total = sum(expert.log_marginal_likelihood for expert in experts)
     assert fitted.log_marginal_likelihood() == pytest.approx(total)
+    # Of each row once, however many experts know it.
+    theta = fitted.kernel_.theta
+    alone = model(partition=partition).fit(X, y).log_marginal_likelihood(theta)
+    assert fitted.log_marginal_likelihood(theta) == pytest.approx(alone, rel=1e-9)
 
 
 def test_experts_answer_in_the_units_of_y():
@@ -279,7 +346,7 @@ def test_an_infinite_pull_on_one_hyperparameter_holds_that_one_only():
 
 def test_parts_of_a_callable_become_the_experts():
     parts = [np.arange(0, 50), np.arange(40, 120)]  # rows may be in two parts
-    fitted = model(kernel=FIXED, partition=lambda X, n_parts, rng: parts).fit(X, y)
+    fitted = choosing(kernel=FIXED, partition=lambda X, n_parts, rng: parts).fit(X, y)
     for expert, part in zip(fitted.experts_, parts, strict=True):
         assert_array_equal(expert.indices, part)
 
@@ -309,9 +376,10 @@ def test_hierarchical_experts_lie_between_shared_and_independent_ones():
     assert 0 < little < more / 10 < more < most / 2
 
 
+@pytest.mark.parametrize("make", [model, choosing])
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_eight_threads_predicting_at_once_agree(n_jobs):
-    fitted = model(n_jobs=n_jobs).fit(X, y)
+def test_eight_threads_predicting_at_once_agree(n_jobs, make):
+    fitted = make(n_jobs=n_jobs).fit(X, y)
     expected, before = answers(fitted), threadpool_info()
     with ThreadPoolExecutor(8) as pool:
         for got in pool.map(partial(answers, fitted), [QUERIES] * 8):
@@ -319,18 +387,19 @@ def test_eight_threads_predicting_at_once_agree(n_jobs):
     assert threadpool_info() == before  # no limit on BLAS is left behind
 
 
+@pytest.mark.parametrize("make", [model, choosing])
 @pytest.mark.parametrize("points_per_expert", [400, 100])
-def test_nine_in_ten_new_targets_lie_in_the_90_percent_interval(points_per_expert):
+def test_nine_in_ten_new_targets_lie_in_the_90_percent_interval(points_per_expert, make):
     draw = np.random.default_rng(0)
     inputs = draw.uniform(-3, 3, (1400, 1))
     targets = np.sin(2 * inputs[:, 0]) + 0.3 * draw.normal(size=1400)
-    fitted = model(points_per_expert=points_per_expert).fit(inputs[:400], targets[:400])
+    fitted = make(points_per_expert=points_per_expert).fit(inputs[:400], targets[:400])
     mean, std = fitted.predict(inputs[400:], return_std=True)
     covered = np.mean(np.abs(targets[400:] - mean) < 1.6449 * std)
     assert 0.87 < covered < 0.93  # three standard errors of 1,000 rows
 
 
-@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@pytest.mark.parametrize("calibration", [*CALIBRATIONS, "auto"])
 def test_one_expert_needs_no_calibration(calibration):
     fitted = model(points_per_expert=200, kernel=FIXED, calibration=calibration).fit(X, y)
     assert_array_equal(fitted.calibration_ratio(FEW), np.ones((1, len(FEW))))
@@ -341,20 +410,21 @@ def test_verbose_is_silent_without_a_terminal(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_memory_of_predict_is_bounded_whatever_the_number_of_rows():
+@pytest.mark.parametrize("routing", [None, 5])
+def test_memory_of_predict_is_bounded_whatever_the_number_of_rows(routing):
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(300, 2))
-    model = ManyGPRegressor(points_per_expert=30, hyperparameters="shared", random_state=0)
-    model.fit(X, np.sin(5 * X[:, 0]))
+    fitted = model(points_per_expert=30, hyperparameters="shared", routing=routing)
+    fitted.fit(X, np.sin(5 * X[:, 0]))
 
     def peak(n_rows):
         queries = rng.uniform(size=(n_rows, 2))
         tracemalloc.start()
-        model.predict(queries, return_std=True)
+        fitted.predict(queries, return_std=True)
         top = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return top
 
-    few, many = peak(4_096), peak(40_960)
+    one_block, three = peak(BLOCK_ROWS), peak(3 * BLOCK_ROWS)
     per_row = 8 * 20  # inputs, scaled inputs and answers, a few copies of each; no expert's
-    assert many - few < per_row * (40_960 - 4_096)
+    assert three - one_block < per_row * 2 * BLOCK_ROWS

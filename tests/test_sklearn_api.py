@@ -14,10 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manygp import ManyGPRegressor, committee
+from manygp import ManyGPRegressor, fitting
 from manygp.aggregation import AGGREGATIONS
 from manygp.calibration import CALIBRATIONS, Information
-from manygp.committee import PULLS
+from manygp.fitting import PULLS
 from manygp.kernels import RBF, Constant, Matern, White
 from manygp.partition import PARTITIONS
 from manygp.regressor import PRIOR_MEANS
@@ -34,8 +34,25 @@ for array in (X, y, QUERIES, ALPHA):
 FIXED = RBF(0.8, "fixed") + White(0.01, "fixed")
 
 
-def small(**parameters):
+# Nothing is left to choose by leave-one-out.
+CHOSEN = {
+    "overlap": 0,
+    "weighting": "entropy",
+    "temperature": 4.0,
+    "calibration": "information",
+    "hyperparameters": "hierarchical",
+    "routing": None,
+}
+
+
+def choosing(**parameters):
+    """A small model with the library's defaults."""
     return ManyGPRegressor(**{"points_per_expert": 30, "random_state": 0, **parameters})
+
+
+def small(**parameters):
+    """A small model of the rules above."""
+    return choosing(**{**CHOSEN, **parameters})
 
 
 def answers(model, rows=QUERIES):
@@ -49,11 +66,22 @@ def fitted():
     return small().fit(X, y)
 
 
+# Each partition is checked, and a few rules with them.
+WITH = {
+    "kmeans": {"weighting": "softmax", "aggregation": "barycentre", "overlap": 1},
+    "random": {"hyperparameters": "shared", "aggregation": "nested", "routing": 2},
+}
+
+
 @parametrize_with_checks(
     [
         ManyGPRegressor(),
-        *(ManyGPRegressor(points_per_expert=10, partition=name) for name in PARTITIONS),
-        ManyGPRegressor(points_per_expert=10, weighting="softmax", aggregation="barycentre"),
+        ManyGPRegressor(points_per_expert=30),
+        *(
+            small(points_per_expert=10, partition=name, **WITH.get(name, {}))
+            for name in PARTITIONS
+        ),
+        small(points_per_expert=10, hyperparameters="shared", aggregation="grbcm"),
     ]
 )
 def test_scikit_learn_checks_pass(estimator, check):
@@ -63,11 +91,14 @@ def test_scikit_learn_checks_pass(estimator, check):
 CHANGES = {
     "kernel": 2.0 * Matern(nu=1.5) + White(0.1),
     "points_per_expert": 7,
+    "overlap": 1.5,
     "partition": "kmeans",
     "weighting": Softmax(10.0),
+    "temperature": 8.0,
     "calibration": Information(strength=0.5),
     "aggregation": "rbcm",
     "hyperparameters": "shared",
+    "routing": 3,
     "prior_mean": "zero",
     "alpha": 0.25,
     "normalize_X": False,
@@ -144,7 +175,7 @@ def test_grid_search_over_rules_and_kernels_chooses_the_better_kernel(n_jobs):
 
 
 def test_cross_validation_scores_near_the_noise():
-    scores = cross_val_score(small(), X, y, cv=3, error_score="raise")
+    scores = cross_val_score(choosing(), X, y, cv=3, error_score="raise")
     assert scores.shape == (3,)
     assert np.all(scores > 0.9)
 
@@ -168,7 +199,7 @@ def joblibbed(model, path):
 @pytest.mark.parametrize("label", [None, "kx-uni", "gp-pro-sm", "gp-full", "gp-pro-full"])
 def test_predictions_survive_a_round_trip_bit_for_bit(round_trip, label, tmp_path):
     if label is None:
-        model = small()
+        model = choosing()
     else:
         model = ManyGPRegressor.from_label(label, points_per_expert=30, random_state=0)
     model.fit(X, y)
@@ -181,14 +212,42 @@ def test_predictions_survive_a_round_trip_bit_for_bit(round_trip, label, tmp_pat
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("aggregation", [name for name in AGGREGATIONS if name != "grbcm"])
 def test_rules_set_after_fit_equal_a_fresh_fit_with_them(weighting, calibration, aggregation):
     rules = {"weighting": weighting, "calibration": calibration, "aggregation": aggregation}
-    changed = small(kernel=FIXED).fit(X, y)
+    # Every aggregation can be asked of one kernel and one prior mean.
+    settings = {"kernel": FIXED, "hyperparameters": "shared", "prior_mean": "zero"}
+    changed = small(**settings).fit(X, y)
     experts = changed.experts_
     changed.set_params(**rules)
-    assert_array_equal(answers(changed), answers(small(kernel=FIXED, **rules).fit(X, y)))
+    assert_array_equal(answers(changed), answers(small(**settings, **rules).fit(X, y)))
     assert changed.experts_ is experts  # the same experts answer by another rule
+
+
+@pytest.mark.parametrize("routing", [None, 1, 2, 3, 100])
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 16.0])
+def test_routing_and_temperature_set_after_fit_equal_a_fresh_fit_with_them(routing, temperature):
+    settings = {"kernel": FIXED, "weighting": "tempered"}
+    rules = {"routing": routing, "temperature": temperature}
+    changed = small(**settings).fit(X, y).set_params(**rules)
+    assert_array_equal(answers(changed), answers(small(**settings, **rules).fit(X, y)))
+
+
+def test_the_rows_that_grbcm_needs_are_dealt_out_by_fit():
+    changed = small(hyperparameters="shared").fit(X, y).set_params(aggregation="grbcm")
+    with pytest.raises(ValueError, match=r"grbcm.*set it before fit"):
+        changed.predict(QUERIES)
+
+
+@pytest.mark.parametrize("aggregation", ["grbcm", "nested"])
+@pytest.mark.parametrize("hyperparameters", ["independent", "hierarchical"])
+def test_an_aggregation_of_one_kernel_refuses_experts_with_their_own(aggregation, hyperparameters):
+    settings = {"hyperparameters": hyperparameters}
+    with pytest.raises(ValueError, match=f"{aggregation}.*hyperparameters='shared'"):
+        small(aggregation=aggregation, **settings).fit(X, y)
+    changed = small(**settings).fit(X, y).set_params(aggregation=aggregation)
+    with pytest.raises(ValueError, match=f"{aggregation}.*hyperparameters='shared'.*fit again"):
+        changed.predict(QUERIES)
 
 
 @pytest.mark.parametrize(
@@ -200,6 +259,8 @@ def test_rules_set_after_fit_equal_a_fresh_fit_with_them(weighting, calibration,
         {"aggregation": "poe"},
         {"aggregation": "rbcm"},
         {"aggregation": "barycentre"},
+        {"weighting": "tempered"},
+        {"routing": 1},
     ],
 )
 def test_rules_set_after_fit_change_the_answer(fitted, change):
@@ -209,11 +270,18 @@ def test_rules_set_after_fit_change_the_answer(fitted, change):
 
 def test_an_unfitted_model_says_so():
     model = ManyGPRegressor()
-    for method in (model.predict, model.sample_y, model.predict_experts, model.calibration_ratio):
+    for method in (
+        model.predict,
+        model.predict_interval,
+        model.sample_y,
+        model.predict_experts,
+        model.calibration_ratio,
+    ):
         with pytest.raises(NotFittedError, match="not fitted"):
             method(QUERIES)
-    with pytest.raises(NotFittedError, match="not fitted"):
-        model.log_marginal_likelihood()
+    for method in (model.log_marginal_likelihood, model.loo_predict, model.loo_score):
+        with pytest.raises(NotFittedError, match="not fitted"):
+            method()
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
@@ -234,8 +302,10 @@ def test_tables_give_the_answer_of_the_array(library):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"partition": name} for name in PARTITIONS]
-    + [{"kernel": Constant(1.0) + White(0.1)}, {"kernel": FIXED, "normalize_y": False}],
+    [{**CHOSEN, "partition": name} for name in PARTITIONS]
+    + [{"kernel": Constant(1.0) + White(0.1)}, {"kernel": FIXED, "normalize_y": False}]
+    + [{"kernel": FIXED, "aggregation": name} for name in ("grbcm", "nested")]
+    + [{}],
     ids=str,
 )
 def test_inputs_are_never_written_to(settings):
@@ -243,31 +313,37 @@ def test_inputs_are_never_written_to(settings):
     for writable in (True, False):  # writable data keeps its values, read-only data is no error
         for array in given:
             array.flags.writeable = writable
-        fitted = small(alpha=given[2], **settings).fit(given[0], given[1])
+        fitted = choosing(alpha=given[2], **settings).fit(given[0], given[1])
         answers(fitted, given[3])
         fitted.sample_y(given[3])
         fitted.predict_experts(given[3])
+        fitted.predict_interval(given[3])
+        fitted.loo_predict()
         for array, original in zip(given, (X, y, ALPHA, QUERIES), strict=True):
             assert_array_equal(array, original)
 
 
 def interrupt_the_third(monkeypatch):
     calls = []
-    fit_expert = committee.fit_expert
+    fit_kernel = fitting.fit_kernel
 
     def interrupted(*arguments):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return fit_expert(*arguments)
+        return fit_kernel(*arguments)
 
-    monkeypatch.setattr(committee, "fit_expert", interrupted)
+    monkeypatch.setattr(fitting, "fit_kernel", interrupted)
     return calls
 
 
+INTERRUPTED = pytest.mark.parametrize("make", [small, choosing])
+
+
+@INTERRUPTED
 @pytest.mark.parametrize("columns", [2, 3], ids=["same-columns", "one-more-column"])
-def test_an_interrupted_refit_leaves_the_old_model(columns, monkeypatch):
-    fitted = small().fit(X, y)
+def test_an_interrupted_refit_leaves_the_old_model(columns, make, monkeypatch):
+    fitted = make().fit(X, y)
     before, experts = answers(fitted), fitted.experts_
     calls = interrupt_the_third(monkeypatch)
     other = np.random.default_rng(1).uniform(0, 9, (90, columns))
@@ -278,8 +354,9 @@ def test_an_interrupted_refit_leaves_the_old_model(columns, monkeypatch):
     assert_array_equal(answers(fitted), before)
 
 
-def test_an_interrupted_first_fit_leaves_the_model_unfitted(monkeypatch):
-    unfitted = small()
+@INTERRUPTED
+def test_an_interrupted_first_fit_leaves_the_model_unfitted(make, monkeypatch):
+    unfitted = make()
     interrupt_the_third(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         unfitted.fit(X, y)
@@ -296,10 +373,10 @@ def test_a_refused_refit_leaves_the_old_model():
 
 
 def test_a_numpy_integer_is_an_integer():
-    expected = answers(small(kernel=FIXED).fit(X, y))
-    for name, value in {"points_per_expert": 30, "random_state": 0, "n_jobs": 1}.items():
-        given = small(kernel=FIXED, **{name: np.int64(value)}).fit(X, y)
-        assert_array_equal(answers(given), expected)
+    counts = {"points_per_expert": 30, "random_state": 0, "n_jobs": 1, "overlap": 1, "routing": 2}
+    for name, value in counts.items():
+        expected, given = (small(kernel=FIXED, **{name: one}) for one in (value, np.int64(value)))
+        assert_array_equal(answers(given.fit(X, y)), answers(expected.fit(X, y)))
 
 
 def test_std_and_cov_at_once_are_refused(fitted):
@@ -340,6 +417,22 @@ def test_counts_must_be_integers(name, least, value):
     for bad in (value, least - 1):
         with pytest.raises(ValueError, match=f"{name} must be an integer of at least {least}"):
             small(**{"partition": no_work, name: bad}).fit(X, y)
+
+
+@pytest.mark.parametrize("value", [-1, -0.5, np.nan, np.inf, "4", None, True, [1.0]], ids=str)
+@pytest.mark.parametrize("name", ["overlap", "temperature"])
+def test_amounts_must_be_numbers_that_are_not_negative(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be 'auto' or a number of at least 0"):
+        small(**{"partition": no_work, name: value}).fit(X, y)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, 0.0, 1.0, np.nan, "4", True, [1]], ids=str)
+def test_routing_must_be_a_number_of_experts_or_a_neglected_weight(value):
+    with pytest.raises(ValueError, match="routing must be 'auto', None, a neglected weight"):
+        small(partition=no_work, routing=value).fit(X, y)
+    changed = small(kernel=FIXED).fit(X, y).set_params(routing=value)
+    with pytest.raises(ValueError, match="routing must be 'auto', None, a neglected weight"):
+        changed.predict(QUERIES)
 
 
 @pytest.mark.parametrize(

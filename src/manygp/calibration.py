@@ -1,4 +1,7 @@
-"""By how much each expert's variance is too large: ExpertPredictions -> ratio (M, N) in (0, 1]."""
+"""By how much variances are too large: each expert's, and the committee's.
+
+A rule maps ExpertPredictions to ratios (M, N) in (0, 1] of the experts' variances.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,29 @@ class Information:
 def none(experts: ExpertPredictions) -> Array:
     """1: variances stay as they are."""
     return np.ones(experts.mean.shape)
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """What leave-one-out has learned about the aggregated variance v, noise included.
+
+    v becomes scale * v * (v / centre)^(power - 1): a scale, and a power that spreads or narrows
+    variances. Above the largest variance that it was learned on, it grows as v does, so that far
+    from all data it returns to the prior; below the smallest, the factor stays.
+    """
+
+    scale: float = 1.0
+    power: float = 1.0
+    centre: float = 1.0
+    low: float = 0.0
+    high: float = np.inf
+
+    def __call__(self, variance: Array) -> Array:
+        """The factor of each variance, shape (N,)."""
+        seen = np.clip(variance, self.low, self.high)
+        factor: Array = self.scale * (seen / self.centre) ** (self.power - 1)
+        beyond = np.minimum(self.high / variance, 1.0)  # the share of v that was seen
+        return 1 + beyond * (factor - 1)
 
 
 CALIBRATIONS: dict[str, Calibration] = {"information": Information(), "none": none}

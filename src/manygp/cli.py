@@ -40,6 +40,29 @@ def _among(known: Iterable[str]) -> Callable[..., tuple[str, ...] | None]:
 QUICK_REMARK = "A quick look at 1,000 rows of each task, not the paper's data."
 
 
+# Named here, since reading them from the experiments would import all of the package.
+PAPER_TASKS = (
+    "ackley", "levy", "rastrigin", "rosenbrock", "concrete", "airfoil", "parkinsons", "power",
+    "kin40k", "protein",
+)  # fmt: skip
+QUALITY_MODELS = (
+    "manygp", "manygp-nested", "manygp-grbcm", "exact", "neighbours", "scikit-learn", "gpboost",
+    "svgp",
+)  # fmt: skip
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[done]} of {task.fields[cells]} cells, left:"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        speed_estimate_period=600,
+    )
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="manygp")
 def main() -> None:
@@ -51,6 +74,78 @@ def bench() -> None:
     """Benchmarks."""
 
 
+DATA_DIR = click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False),
+    default=None,
+    help="Folder of the real data sets [default: $MANYGP_DATA, else downloaded].",
+)
+
+
+@bench.command()
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("quality-results"),
+    show_default=True,
+    help="Folder of the results; finished cells in it are reused.",
+)
+@DATA_DIR
+@click.option(
+    "--tasks",
+    callback=_among(PAPER_TASKS),
+    default=None,
+    help="Comma-separated tasks [default: the paper's ten].",
+)
+@click.option(
+    "--models",
+    callback=_among(QUALITY_MODELS),
+    default=None,
+    help="Comma-separated models [default: all].",
+)
+@click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
+def quality(
+    results: Path,
+    data_dir: str | None,
+    tasks: tuple[str, ...] | None,
+    models: tuple[str, ...] | None,
+    seeds: int,
+) -> None:
+    """The default model on the paper's tasks, beside its columns and other libraries.
+
+    \b
+    manygp bench quality --models manygp --tasks ackley,levy --seeds 1
+    manygp bench quality --data-dir data
+
+    Other libraries take part where they are installed (benchmarks/requirements.txt), on the
+    first split, ten minutes at most each. It can be interrupted at any time: the same command
+    goes on where it stopped.
+    """  # fmt: skip
+    from manygp.experiments import quality as study
+
+    try:
+        store = study.open_store(results)
+        cells = study.plan(tasks or PAPER_TASKS, models or QUALITY_MODELS, seeds)
+        with _bar() as bar:
+            missing = store.missing(cells)
+            running = bar.add_task("bench quality", total=len(missing), done=0, cells=len(missing))
+            done = itertools.count(1)
+            study.run(
+                store,
+                cells,
+                data_dir,
+                lambda cell: bar.update(running, advance=1, done=next(done)),
+            )
+        written = study.write(results, store.read(cells))
+    except (ValueError, FileNotFoundError) as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; what is finished is kept in {results}", err=True)
+        sys.exit(130)
+    for path in written:
+        click.echo(path)
+
+
 @bench.command()
 @click.option(
     "--results",
@@ -59,12 +154,7 @@ def bench() -> None:
     help="Folder of the results; finished cells in it are reused "
     "[default: paper-results, or paper-quick].",
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(exists=True, file_okay=False),
-    default=None,
-    help="Folder of the real data sets [default: $MANYGP_DATA, else downloaded].",
-)
+@DATA_DIR
 @click.option(
     "--tasks",
     callback=_among(KNOWN_TASKS),
@@ -130,17 +220,9 @@ def paper(
             f"nothing to do: a global GP is for at most {grid.LARGEST_GLOBAL:,} training rows"
         )
     try:
-        store = grid.Store(results, configuration)
+        store = grid.Store(results, configuration, grid.Cell)
         missing = store.missing(cells)
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[done]} of {task.fields[cells]} cells, left:"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-            speed_estimate_period=600,
-        ) as bar:
+        with _bar() as bar:
             cost = sum(cell.cost for cell in missing)
             running = bar.add_task("bench paper", total=cost, done=0, cells=len(missing))
             done = itertools.count(1)

@@ -1,281 +1,274 @@
-"""All experts: fitted in parallel, asked in blocks of rows."""
+"""All experts together: who sits where, and what those nearest to a row say about it."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import threadpoolctl
-from joblib import Parallel, delayed, effective_n_jobs
+from scipy.spatial import cKDTree
 
-from manygp.expert import (
-    TOLERANCE,
-    Expert,
-    fit_expert,
-    maximise,
-    posterior_covariance,
-    predict_expert,
-)
-from manygp.kernel import Sum, Workspace
+from manygp.covariance import between_experts
+from manygp.expert import Expert, leave_one_out, places, predict_expert
+from manygp.kernel import Workspace
 from manygp.kernels import TILE
-from manygp.likelihood import Likelihood
-from manygp.types import Array, ExpertPredictions, IndexArray, Pull
+from manygp.parallel import thread_map
+from manygp.types import Array, ExpertPredictions, Gaussian, IndexArray
 
-# The shared kernel is fitted on this many blocks of random rows, whatever n is.
-SHARED_BLOCKS, SHARED_ROWS = 4, 500
-# From here on a single expert is faster with all of BLAS's threads than with one.
-MANY_ROWS = 1000
-# Nothing averages out the optimum of a single expert.
-TOLERANCE_ALONE = 2e-9
-# Rows of one block of predict, and the numbers that one scratch array of it may hold.
-BLOCK_ROWS, BLOCK_NUMBERS = 512, 2**21
-
-# Precision of the Gaussian that pulls each expert's log-hyperparameters to the shared ones.
-PULLS: dict[str, float] = {"independent": 0.0, "hierarchical": 30.0, "shared": np.inf}
+# Rows that one expert is asked about at a time, and numbers in the arrays of one block of rows.
+CHUNK_ROWS, BLOCK_NUMBERS, BLOCK_ROWS = 512, 2**21, 2**15
+# An expert's neighbours are sought in this many times as many rows of the nearest other parts.
+CANDIDATES = 8
 
 
-def fit_committee(
-    X: Array,
-    Y: Array,
-    alpha: Array,
-    parts: list[IndexArray],
-    kernel: Sum,
-    pull: float | Pull,
-    constant_mean: bool,
-    n_restarts: int,
-    rng: np.random.Generator,
-    n_jobs: int | None,
-    progress: Callable[[Iterable[Expert], int], Iterable[Expert]],
-) -> tuple[Sum, list[Expert]]:
-    """Fit one expert per part.
+@dataclass(frozen=True)
+class Layout:
+    """Parts of the rows, and where they lie in the kernel's metric.
 
-    Parameters
+    Attributes
     ----------
-    X, Y, alpha : ndarrays of shape (n, d), (n, t), (n,)
-        Normalised data, and the known noise variance of each row.
-    parts : list of index arrays
-        The same array object given twice is fitted once.
-    kernel : Sum
-        Signal plus White: the start.
-    pull : float or callable
-        Precision of the pull towards the shared hyperparameters: 0 fits every expert for
-        itself, infinity takes the shared ones. A callable maps the shared kernel to one
-        precision per element of its theta.
-    constant_mean : bool
-        See `Likelihood`.
-    n_restarts : int
-        Further random starts of every fit that nothing pulls on.
-    rng : Generator
-    n_jobs : int or None
-    progress : callable
-        Wraps the iterator of fitted experts and their number.
+    parts : tuple of index arrays
+    metric : ndarray of shape (d,)
+        Inputs times this are in the kernel's metric.
+    centres : ndarray of shape (M, d)
+        Means of the parts in that metric.
+    """
 
-    Returns
-    -------
-    kernel : Sum
-        The shared kernel, or that of a single expert, or what independent ones started from.
+    parts: tuple[IndexArray, ...]
+    metric: Array
+    centres: Array
+
+    @classmethod
+    def of(cls, U: Array, parts: list[IndexArray], metric: Array) -> Layout:
+        """The layout of parts of the rows U (n, d), which are in the metric."""
+        return cls(tuple(parts), metric, np.array([U[part].mean(axis=0) for part in parts]))
+
+    def subset(self, members: IndexArray) -> Layout:
+        """The layout of some of the parts."""
+        parts = tuple(self.parts[m] for m in members)
+        return Layout(parts, self.metric, self.centres[members])
+
+    @cached_property
+    def tree(self) -> cKDTree:
+        return cKDTree(self.centres)
+
+    def nearest(self, X: Array, k: int) -> IndexArray:
+        """The k parts whose centres are nearest to each row of X, nearest first: (N, k)."""
+        found: IndexArray = self.tree.query(X * self.metric, k=np.arange(1, k + 1))[1]
+        return found
+
+    def neighbours(self, U: Array, m: int, count: int) -> IndexArray:
+        """`count` rows outside part m, nearest first to any row of it, among nearby parts."""
+        size = len(U) / len(self.parts)
+        k = min(len(self.parts), 1 + int(np.ceil(CANDIDATES * count / size)))
+        near = self.tree.query(self.centres[m], k=np.arange(1, k + 1))[1]
+        others = [self.parts[i] for i in near if i != m]
+        if count == 0 or not others:
+            return np.empty(0, dtype=np.intp)
+        rows = np.setdiff1d(np.concatenate(others), self.parts[m])
+        own, candidates = U[self.parts[m]] - self.centres[m], U[rows] - self.centres[m]
+        squares = candidates @ own.T
+        squares *= -2
+        squares += np.einsum("ij,ij->i", own, own)
+        distance = squares.min(axis=1) + np.einsum("ij,ij->i", candidates, candidates)
+        return rows[np.argsort(distance, kind="stable")[:count]]
+
+
+@dataclass(frozen=True, eq=False)
+class Committee:
+    """Experts and their layout.
+
+    Attributes
+    ----------
     experts : list of Expert
+        One per part; the same object may sit in several places.
+    layout : Layout
+    communication : Expert or None
+        An expert on rows that all others know too.
     """
-    distinct = list({id(part): part for part in parts}.values())
-    low, high = kernel.bounds.T
-    shape = (len(distinct) + 1, n_restarts, len(low))
-    *starts, shared_starts = rng.uniform(low, high, size=shape)  # drawn before any work
-    alone = len(distinct) == 1
-    shared = pull != 0.0 if not alone else len(X) > 2 * SHARED_ROWS  # alone: as a warm start
-    limit = not (alone and len(X) > MANY_ROWS)
-    with single_threaded_blas() if limit else nullcontext():
-        if shared:
-            kernel = fit_shared(
-                X, Y, alpha, kernel, constant_mean, shared_starts, rng, n_jobs, limit
+
+    experts: list[Expert]
+    layout: Layout
+    communication: Expert | None = None
+
+    def __len__(self) -> int:
+        return len(self.experts)
+
+    def training_rows(self) -> tuple[Array, Array]:
+        """Normalised inputs (n, d) and targets (n, t) of all rows, in their order."""
+        n = 1 + max(int(expert.indices.max()) for expert in self.experts)
+        X = np.empty((n, self.experts[0].X.shape[1]))
+        Y = np.empty((n, self.experts[0].Y.shape[1]))
+        for expert in self.experts:
+            X[expert.indices] = expert.X[: len(expert.indices)]
+            Y[expert.indices] = expert.Y[: len(expert.indices)]
+        return X, Y
+
+    def map_blocks(
+        self,
+        function: Callable[[list[ExpertPredictions]], tuple[Array, ...]],
+        X: Array,
+        k: int | None,
+        n_jobs: int | None,
+        left_out: IndexArray | None = None,
+        with_variance: bool = True,
+        with_covariance: bool = False,
+    ) -> tuple[Array, ...]:
+        """Ask about blocks of rows, apply `function` to what is said, and join its results.
+
+        Blocks bound the memory whatever the number of rows, and do not depend on n_jobs.
+
+        Parameters
+        ----------
+        function : callable
+            From one record per target, which differ in their means only, to arrays whose last
+            axis is that of the rows.
+        X : ndarray of shape (N, d)
+        k : int or None
+            Ask the k nearest experts about each row, nearest first, or all in their order.
+        n_jobs : int or None
+        left_out : ndarray of shape (N,), optional
+            Rows of the training data that X are, and that no expert shall know.
+        with_variance, with_covariance : bool
+            Whether records hold variances, and covariances between the experts.
+        """
+        width = (len(self) if k is None else k) * (len(self) if with_covariance else 1)
+        size = int(np.clip(BLOCK_NUMBERS // width // TILE * TILE, TILE, BLOCK_ROWS))
+        results: list[tuple[Array, ...]] = []
+        with thread_map(n_jobs) as parallel_map:
+            for start in range(0, len(X), size):
+                block = slice(start, start + size)
+                near = None if k is None else self.layout.nearest(X[block], k)
+                said = self._ask(
+                    X[block],
+                    near,
+                    None if left_out is None else left_out[block],
+                    with_variance,
+                    with_covariance,
+                    parallel_map,
+                )
+                pieces = range(0, len(X[block]), CHUNK_ROWS)
+                chunks = ([_columns(one, i, i + CHUNK_ROWS) for one in said] for i in pieces)
+                results += parallel_map(function, chunks)
+        columns = zip(*results, strict=True)
+        return tuple(np.concatenate(column, axis=-1) for column in columns)
+
+    def _ask(
+        self,
+        X: Array,
+        near: IndexArray | None,
+        left_out: IndexArray | None,
+        with_variance: bool,
+        with_covariance: bool,
+        parallel_map: Callable[..., Iterable[Any]],
+    ) -> list[ExpertPredictions]:
+        """What the experts `near` (N, K) the rows of X, or all, say: one record per target."""
+        n, n_targets = len(X), self.experts[0].Y.shape[1]
+        seats = np.arange(len(self))[:, None] if near is None else near.T
+        mean = np.empty((n_targets, len(seats), n))
+        variance, prior = np.empty((2, len(seats), n if with_variance else 0))
+        prior_mean = np.array([expert.mean for expert in self.experts])[seats]
+        if left_out is not None:  # an expert's mean changes with its rows
+            prior_mean = np.array(np.broadcast_to(prior_mean, (len(seats), n, n_targets)))
+
+        def ask(task: tuple[Expert, list[Any], IndexArray]) -> None:
+            expert, where, rows = task
+            left = None if left_out is None else left_out[rows]
+            said = _opinion(expert, X[rows], left, with_variance)
+            for seat in where:
+                mean[:, seat, rows] = said[0].T
+                if with_variance:
+                    variance[seat, rows], prior[seat, rows] = said[1], said[2]
+                if left_out is not None:
+                    prior_mean[seat, rows] = said[3]
+
+        for _ in parallel_map(ask, self._questions(near, n)):
+            pass
+        noise = np.array([expert.noise_variance for expert in self.experts])[seats]
+        covariance = None
+        if with_covariance:
+            everyone = np.broadcast_to(seats, (len(seats), n))
+            covariance = between_experts(self.experts, X, everyone, left_out, parallel_map)
+        central: list[Gaussian | None] = [None] * n_targets
+        if self.communication is not None and with_variance:
+            m, v, _, _ = _opinion(self.communication, X, left_out, True)
+            central = [Gaussian(one, v) for one in m.T]
+        return [
+            ExpertPredictions(
+                mean[t], variance, prior, noise, prior_mean[..., t], covariance, central[t]
             )
-        precision = _precision(0.0 if alone else pull, kernel)
-        if np.any(precision):
-            starts = [rows[:0] for rows in starts]
-        tasks = (
-            delayed(_limited)(
-                limit,
-                fit_expert,
-                X,
-                Y,
-                alpha,
-                part,
-                kernel,
-                precision,
-                constant_mean,
-                rows,
-                TOLERANCE_ALONE if alone else TOLERANCE,
-            )
-            for part, rows in zip(distinct, starts, strict=True)
-        )
-        results = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(tasks)
-        fitted = list(progress(results, len(distinct)))
-    if alone:
-        kernel = fitted[0].kernel
-    by_part = {id(part): expert for part, expert in zip(distinct, fitted, strict=True)}
-    return kernel, [by_part[id(part)] for part in parts]
+            for t in range(n_targets)
+        ]
+
+    def _questions(
+        self, near: IndexArray | None, n: int
+    ) -> Iterator[tuple[Expert, list[Any], IndexArray]]:
+        """Expert, its seats in the record, and rows, so that each expert is visited once.
+
+        Large experts come first, so that threads finish together.
+        """
+        if near is None:
+            by_id: dict[int, list[int]] = {}
+            for m, expert in enumerate(self.experts):
+                by_id.setdefault(id(expert), []).append(m)
+            for seats in sorted(by_id.values(), key=lambda seats: -len(self.experts[seats[0]].X)):
+                for start in range(0, n, CHUNK_ROWS):
+                    rows = np.arange(start, min(n, start + CHUNK_ROWS))
+                    yield self.experts[seats[0]], seats, rows
+            return
+        order = np.argsort(near, axis=None, kind="stable")
+        bounds = np.searchsorted(near.ravel()[order], np.arange(len(self) + 1))
+        for m in sorted(range(len(self)), key=lambda m: -len(self.experts[m].X)):
+            for start in range(bounds[m], bounds[m + 1], CHUNK_ROWS):
+                pairs = order[start : min(start + CHUNK_ROWS, bounds[m + 1])]
+                yield self.experts[m], [pairs % near.shape[1]], pairs // near.shape[1]
 
 
-def fit_shared(
-    X: Array,
-    Y: Array,
-    alpha: Array,
-    kernel: Sum,
-    constant_mean: bool,
-    starts: Array,
-    rng: np.random.Generator,
-    n_jobs: int | None,
-    limit: bool,
-) -> Sum:
-    """One kernel for all rows, of highest likelihood summed over a few random blocks of them."""
-    n_blocks = min(SHARED_BLOCKS, max(1, len(X) // SHARED_ROWS))
-    rows = rng.permutation(len(X))[: n_blocks * SHARED_ROWS]
-    likelihoods = [
-        Likelihood(X[block], Y[block], alpha[block], constant_mean)
-        for block in np.array_split(rows, n_blocks)
-    ]
-    with ThreadPoolExecutor(effective_n_jobs(n_jobs)) as pool:
-
-        def evaluate(function: Callable[..., Any], items: list[Likelihood]) -> Iterator[Any]:
-            return pool.map(partial(_limited, limit, function), items)
-
-        free = np.zeros(kernel.n_free)
-        return maximise(likelihoods, kernel, free, starts, TOLERANCE, evaluate)[0]
-
-
-def _precision(pull: float | Pull, kernel: Sum) -> Array:
-    """Precision of the pull on each element of theta: (p,)."""
-    values = np.asarray(pull(kernel) if callable(pull) else pull, dtype=float)
-    if values.shape not in ((), (kernel.n_free,)) or not np.all(values >= 0):
-        raise ValueError(
-            "hyperparameters must give a pull that is not negative: one number, or one for each "
-            f"of {', '.join(kernel.theta_names)}; it gave {values}"
-        )
-    return np.broadcast_to(values, kernel.n_free)
-
-
-def predict_experts(
-    experts: list[Expert], X: Array, with_variance: bool = True
-) -> list[ExpertPredictions]:
-    """What every expert says about the rows of X: one record per target.
-
-    Only the means differ between targets. Without variance the variances are empty.
-    """
-    found = {}
-    work = Workspace((0, 0))
-    for expert in sorted(experts, key=lambda expert: len(expert.whitener)):
-        if id(expert) not in found:
-            shape = (len(X), len(expert.whitener))
-            work = work if work.shape == shape else Workspace(shape)
-            found[id(expert)] = predict_expert(expert, X, work, with_variance)
-    columns = [found[id(expert)] for expert in experts]
-    means = np.array([mean.T for mean, _, _ in columns]).swapaxes(0, 1)
-    prior_means = np.array([expert.mean for expert in experts]).T[:, :, None]
-    noise = np.array([[expert.noise_variance] for expert in experts])
-    variance, prior = (np.array([c[i] for c in columns]) for i in (1, 2))
-    return [
-        ExpertPredictions(mean, variance, prior, noise, prior_mean)
-        for mean, prior_mean in zip(means, prior_means, strict=True)
-    ]
-
-
-def joint_covariance(experts: list[Expert], X: Array, weights: Array, variance: Array) -> Array:
-    """Latent covariance of the rows of X, with the aggregated variances on its diagonal: (N, N).
-
-    D^(1/2) [sum_m sqrt(w_m(x) w_m(x')) R_m(x, x')] D^(1/2), where R_m is expert m's posterior
-    correlation and D holds `variance` (N,). It is positive semi-definite, as sums and Schur
-    products of such matrices are; the weights (M, N) sum to one over the experts.
-    """
-    total = np.zeros((len(X), len(X)))
-    merged: dict[int, Array] = {}  # one expert may sit on the committee many times
-    for expert, weight in zip(experts, weights, strict=True):
-        merged[id(expert)] = merged.get(id(expert), np.zeros(len(X))) + weight
-    with single_threaded_blas():
-        for expert in {id(expert): expert for expert in experts}.values():
-            covariance = posterior_covariance(expert, X)
-            factor = np.sqrt(merged[id(expert)] / np.einsum("ii->i", covariance))
-            covariance *= factor
-            covariance *= factor[:, None]
-            total += covariance
-    std = np.sqrt(variance)
-    total *= std
-    total *= std[:, None]
-    np.fill_diagonal(total, variance)
-    return total
-
-
-def map_row_blocks(
-    function: Callable[[list[Expert], Array], tuple[Array, ...]],
-    experts: list[Expert],
-    X: Array,
-    n_jobs: int | None,
+def _opinion(
+    expert: Expert, X: Array, left_out: IndexArray | None, with_variance: bool
 ) -> tuple[Array, ...]:
-    """Apply `function` to blocks of rows in parallel and join its results along the last axis.
+    """Mean (N, t), variance, prior variance (N,), prior mean (N, t) of one expert.
 
-    Blocks do not depend on n_jobs, and bound the memory whatever the number of rows. Each is
-    filled up to whole tiles, so that a row's digits do not depend on the rows beside it.
+    Rows of the training data that are to be left out it does not know. The others are filled up
+    to whole tiles, so that the digits of one do not depend on others.
     """
-    n_rows = len(X)
-    X = np.concatenate([X, X[-1:].repeat(-n_rows % TILE, axis=0)])
-    widest = max(len(experts), *(len(expert.X) for expert in experts))
-    size = int(np.clip(BLOCK_NUMBERS // widest // TILE * TILE, TILE, BLOCK_ROWS))
-    blocks = (X[start : start + size] for start in range(0, len(X), size))
-    with single_threaded_blas():
-        tasks = (delayed(_limited)(True, function, experts, block) for block in blocks)
-        results = Parallel(n_jobs=n_jobs, prefer="threads")(tasks)
-    columns = zip(*results, strict=True)
-    return tuple(np.concatenate(column, axis=-1)[..., :n_rows] for column in columns)
+    if left_out is not None:
+        known = places(expert, left_out)
+        inside, outside = np.flatnonzero(known >= 0), np.flatnonzero(known < 0)
+        own = leave_one_out(expert, known[inside])
+        if len(outside) == 0:
+            return own
+        others = _opinion(expert, X[outside], None, True)
+        order = np.argsort(np.concatenate([inside, outside]))
+        return tuple(np.concatenate(pair)[order] for pair in zip(own, others, strict=True))
+    n = len(X)
+    filled = np.concatenate([X, X[-1:].repeat(-n % TILE, axis=0)])
+    chunks = [
+        predict_expert(expert, filled[i : i + CHUNK_ROWS], work, with_variance)
+        for i in range(0, len(filled), CHUNK_ROWS)
+        for work in [Workspace((min(CHUNK_ROWS, len(filled) - i), len(expert.whitener)))]
+    ]
+    said = tuple(np.concatenate(column)[:n] for column in zip(*chunks, strict=True))
+    return *said, np.broadcast_to(expert.mean, said[0].shape)
 
 
-def _limited(limit: bool, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call with BLAS on one thread, in a worker that the caller's limit may not reach.
+def _columns(said: ExpertPredictions, start: int, end: int) -> ExpertPredictions:
+    """The record of some of the rows."""
+    cut = slice(start, end)
 
-    It does not reach other processes, nor other threads where BLAS runs on OpenMP.
-    """
-    with _controller().limit(limits=1, user_api="blas") if limit else nullcontext():
-        return function(*arguments)
+    def some(array: Array) -> Array:  # one column may stand for all rows
+        return array if array.shape[1] == 1 else array[:, cut]
 
-
-_lock = threading.Lock()
-_depth = 0
-_limiter: Any = None
-
-
-@cache
-def _controller() -> Any:
-    return threadpoolctl.ThreadpoolController()
-
-
-@contextmanager
-def single_threaded_blas() -> Iterator[None]:
-    """BLAS on one thread until the last caller in this process has left.
-
-    The limit is the process's, not the thread's: with a plain limiter the first of two
-    concurrent callers to leave would lift it for the other, and change its digits.
-    """
-    global _depth, _limiter
-    with _lock:
-        if _depth == 0:
-            _take_control()
-            _limiter = _controller().limit(limits=1, user_api="blas")
-        _depth += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _depth -= 1
-            if _depth == 0:
-                _take_control()
-                _limiter.restore_original_limits()
-                _take_control()
-
-
-def _take_control() -> None:
-    """From 3.8 on, threadpoolctl obeys one thread at a time; the last one out may be another."""
-    release = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
-    if release is not None:
-        release(force=True)
+    return said._replace(
+        mean=said.mean[:, cut],
+        variance=said.variance[:, cut],
+        prior_variance=said.prior_variance[:, cut],
+        noise_variance=some(said.noise_variance),
+        prior_mean=some(said.prior_mean),
+        covariance=None if said.covariance is None else said.covariance[..., cut],
+        communication=None
+        if said.communication is None
+        else Gaussian(said.communication.mean[cut], said.communication.variance[cut]),
+    )

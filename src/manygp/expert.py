@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from manygp import linalg
 from manygp.kernel import Sum, Workspace
-from manygp.likelihood import Likelihood, NotPositiveDefiniteError
+from manygp.likelihood import Likelihood, NotPositiveDefiniteError, TrainingData
 from manygp.types import Array, IndexArray
 
 # Rounding may leave a posterior variance at or below zero; relative to the prior variance.
@@ -27,34 +27,55 @@ class Expert:
 
     Attributes
     ----------
-    indices : ndarray of shape (n,)
-        Its rows of the training data.
+    indices : ndarray of shape (c,)
+        Its own rows of the training data, from which its hyperparameters were learned.
+    neighbours : ndarray of shape (n - c,)
+        Rows of other experts that it knows as well.
     kernel : Kernel
         Signal plus White, with the fitted hyperparameters.
     mean : ndarray of shape (t,)
         Constant prior mean of each target.
-    log_marginal_likelihood : float
     jitter : float
         Variance added to the diagonal because the factorisation failed without; 0 as a rule.
     n_evaluations : int
         Evaluations of the likelihood that the fit took.
     X, Y, alpha : ndarrays of shape (n, d), (n, t), (n,)
-        Its inputs, targets and known noise variances.
+        Inputs, targets and known noise variances of its own rows and then the neighbours.
+    constant_mean : bool
+        Whether `mean` was estimated; else it is 0.
     whitener, coefficients : ndarrays of shape (n', n'), (n', t)
         See `Posterior`.
     """
 
     indices: IndexArray
+    neighbours: IndexArray
     kernel: Sum
     mean: Array
-    log_marginal_likelihood: float
     jitter: float
     n_evaluations: int
     X: Array
     Y: Array
     alpha: Array
+    constant_mean: bool
     whitener: Array
     coefficients: Array
+
+    @property
+    def rows(self) -> IndexArray:
+        """All rows of the training data that it knows: (n,)."""
+        return np.concatenate([self.indices, self.neighbours])
+
+    @property
+    def log_marginal_likelihood(self) -> float:
+        """Of its own rows, whose factor is the leading block of the whole one."""
+        n, t = len(self.indices), self.Y.shape[1]
+        W = self.whitener[:n, :n]
+        z, one = W @ self.Y[:n], W.sum(axis=1)
+        if self.constant_mean:
+            z -= np.outer(one, one @ z / (one @ one))
+        log_determinant = -2 * np.log(np.einsum("ii->i", W)).sum()
+        fit = np.einsum("ij,ij->", z, z)
+        return float(-0.5 * (fit + t * (log_determinant + n * np.log(2 * np.pi))))
 
     @property
     def noise_variance(self) -> float:
@@ -129,20 +150,27 @@ def maximise(
     return kernel.with_theta(best_theta), n_evaluations
 
 
-def fit_expert(
-    X: Array,
-    Y: Array,
-    alpha: Array,
+def fit_kernel(
+    data: TrainingData,
     indices: IndexArray,
     kernel: Sum,
     precision: Array,
-    constant_mean: bool,
     starts: Array,
     tolerance: float = TOLERANCE,
+) -> tuple[Sum, int]:
+    """The hyperparameters of an expert, from the rows that are its own; see `maximise`."""
+    return maximise([data.likelihood(indices)], kernel, precision, starts, tolerance)
+
+
+def condition(
+    data: TrainingData,
+    indices: IndexArray,
+    neighbours: IndexArray,
+    kernel: Sum,
+    n_evaluations: int = 0,
 ) -> Expert:
-    """Fit the expert of the rows `indices`; see `maximise` for the other arguments."""
-    likelihood = Likelihood(X[indices], Y[indices], alpha[indices], constant_mean)
-    kernel, n_evaluations = maximise([likelihood], kernel, precision, starts, tolerance)
+    """The expert that knows its own rows and their neighbours, at a kernel."""
+    likelihood = data.likelihood(np.concatenate([indices, neighbours]))
     try:
         posterior = likelihood.posterior(kernel)
     except NotPositiveDefiniteError as error:
@@ -152,14 +180,15 @@ def fit_expert(
         ) from error
     return Expert(
         indices,
+        neighbours,
         kernel,
         posterior.mean,
-        posterior.log_likelihood,
         posterior.jitter,
         n_evaluations,
         likelihood.X,
         likelihood.Y,
         likelihood.alpha,
+        data.constant_mean,
         posterior.whitener,
         posterior.coefficients,
     )
@@ -186,6 +215,71 @@ def predict_expert(
     v = _whiten(expert, k).T
     variance = prior - np.einsum("ij,ij->i", v, v)
     return mean, np.maximum(variance, SMALLEST_VARIANCE * prior), prior
+
+
+def leave_one_out(expert: Expert, positions: IndexArray) -> tuple[Array, Array, Array, Array]:
+    """Mean (N, t), latent variance, prior variance (N,), prior mean (N, t): its rows left out.
+
+    What the expert without that row would say, with the same hyperparameters:
+    y_i - (K^-1 (y - mean))_i / (K^-1)_ii and 1 / (K^-1)_ii less the noise. Where the prior mean
+    was estimated it is estimated again: K^-1 less its projection on the constant takes the
+    place of K^-1 in the mean.
+
+    Parameters
+    ----------
+    expert : Expert
+    positions : ndarray of shape (N,)
+        Places in `expert.rows`.
+    """
+    n = len(expert.X)
+    W = expert.whitener[:n, :n]
+    columns = W[:, positions]
+    precision = np.einsum("ij,ij->j", columns, columns)
+    coefficients = expert.coefficients[positions]
+    curvature, prior_mean = precision, np.broadcast_to(expert.mean, coefficients.shape)
+    known = np.ones(len(positions), dtype=bool)
+    if expert.constant_mean:
+        one = W.sum(axis=1)
+        share = one @ columns / precision
+        rest = one @ one - share**2 * precision
+        # Without its only row an expert knows the mean of the normalised target, 0.
+        known = rest > SMALLEST_VARIANCE * (one @ one)
+        rest = np.where(known, rest, 1.0)
+        curvature = np.where(known, precision * rest / (one @ one), 1.0)
+        without = expert.mean - (share / rest)[:, None] * coefficients
+        prior_mean = np.where(known[:, None], without, 0.0)
+    mean = expert.Y[positions] - coefficients / curvature[:, None]
+    mean = np.where(known[:, None], mean, 0.0)
+    signal, noise = expert.kernel.left, expert.noise_variance + expert.alpha[positions]
+    prior = np.maximum(signal.diag(expert.X[positions]), SMALLEST_PRIOR)
+    variance = 1 / precision - noise - expert.jitter
+    return mean, np.clip(variance, SMALLEST_VARIANCE * prior, prior), prior, prior_mean
+
+
+def smoothing_weights(expert: Expert, X: Array, left_out: IndexArray | None) -> Array:
+    """c = K^-1 k(x): the mean at x is that of the prior plus c'(y - mean). (N, n)
+
+    Of a row that is to be left out, c_j = -(K^-1)_ji / (K^-1)_ii and 0 for the row itself.
+    """
+    n = len(expert.X)
+    W = expert.whitener[:n, :n]
+    weights = (expert.kernel.left(X, expert.X) @ W.T) @ W
+    if left_out is not None:
+        place = places(expert, left_out)
+        known = np.flatnonzero(place >= 0)
+        columns = W[:, place[known]]
+        own = -(columns.T @ W) / np.einsum("ij,ij->j", columns, columns)[:, None]
+        own[np.arange(len(known)), place[known]] = 0.0
+        weights[known] = own
+    return weights
+
+
+def places(expert: Expert, rows: IndexArray) -> IndexArray:
+    """Where rows of the training data are among those that an expert knows; -1 if not."""
+    known = expert.rows
+    order = np.argsort(known, kind="stable")
+    place = order[np.searchsorted(known, rows, sorter=order) % len(known)]
+    return np.where(known[place] == rows, place, -1)
 
 
 def posterior_covariance(expert: Expert, X: Array) -> Array:

@@ -151,6 +151,10 @@ class Kernel(ABC):
                 values = values[1:]
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
+    def inverse_lengths(self, n_features: int) -> Array:
+        """How fast it varies along each column: (d,), zeros where distance says nothing."""
+        return np.zeros(n_features)
+
     def check_columns(self, n_features: int) -> None:  # noqa: B027
         """Raise ValueError unless the kernel can be evaluated on rows of n_features columns."""
 
@@ -257,6 +261,11 @@ class Pair(Kernel):
         n = self.left.n_free
         return type(self)(self.left.with_theta(theta[:n]), self.right.with_theta(theta[n:]))
 
+    def inverse_lengths(self, n_features: int) -> Array:
+        return np.hypot(
+            self.left.inverse_lengths(n_features), self.right.inverse_lengths(n_features)
+        )
+
     def check_columns(self, n_features: int) -> None:
         self.left.check_columns(n_features)
         self.right.check_columns(n_features)
@@ -313,6 +322,12 @@ class Product(Pair):
 def _array_of(left: Array, right: Array) -> Array:
     """Of two scratch arrays the one that can hold their combination, should one be a scalar."""
     return left if left.ndim else right
+
+
+def metric(kernel: Kernel, n_features: int) -> Array:
+    """Factors of the columns that make Euclidean distance the kernel's own: (d,)."""
+    factors = kernel.inverse_lengths(n_features)
+    return factors if factors.any() else np.ones(n_features)
 
 
 def split_noise(kernel: Kernel) -> Sum:

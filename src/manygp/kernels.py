@@ -131,6 +131,9 @@ class Stationary(Kernel):
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
 
+    def inverse_lengths(self, n_features: int) -> Array:
+        return np.broadcast_to(1 / np.asarray(self.length_scale), n_features)
+
     def check_columns(self, n_features: int) -> None:
         if np.ndim(self.length_scale) and np.size(self.length_scale) != n_features:
             raise ValueError(

@@ -10,8 +10,14 @@ ASSIGNMENTS = {"bt": "balltree", "kx": "kmeans", "rd": "random"}
 WEIGHTINGS = {"ent": "entropy", "var": "variance", "uni": "uniform"}
 CALIBRATIONS = {"-c": "information", "": "none"}
 
-# Every expert has its own hyperparameters and constant mean.
-PAPER = {"hyperparameters": "independent", "prior_mean": "constant"}
+# Every expert has its own hyperparameters and constant mean, knows its own rows only, and is
+# asked about every row.
+PAPER = {
+    "hyperparameters": "independent",
+    "prior_mean": "constant",
+    "overlap": 0,
+    "routing": None,
+}
 
 LABELS: dict[str, dict[str, Any]] = {
     f"{a}-{w}{c}": {
@@ -24,6 +30,6 @@ LABELS: dict[str, dict[str, Any]] = {
     for w, weighting in WEIGHTINGS.items()
     for c, calibration in CALIBRATIONS.items()
 }
-LABELS["gp-pro-sm"] = {**LABELS["bt-ent"], "weighting": "softmax"}
+LABELS["gp-pro-sm"] = {**LABELS["bt-ent"], "weighting": "softmax", "temperature": 100.0}
 LABELS["gp-full"] = {**LABELS["bt-ent"], "partition": one_part}
 LABELS["gp-pro-full"] = {**LABELS["bt-ent"], "partition": full_parts}

@@ -8,7 +8,7 @@ import numpy as np
 
 from manygp import linalg
 from manygp.kernel import Pullback, Sum, Workspace
-from manygp.types import Array
+from manygp.types import Array, IndexArray
 
 PADDING = 8
 # Tried in turn until the Cholesky factorisation succeeds, relative to the mean prior variance.
@@ -149,3 +149,24 @@ class Likelihood:
             if linalg.cholesky(K.T) and np.isfinite(K[-1, -1]):
                 return K.T, jitter
         raise NotPositiveDefiniteError("the covariance matrix is not positive definite")
+
+
+class TrainingData(NamedTuple):
+    """Normalised rows, and what is known about them before any fit.
+
+    Attributes
+    ----------
+    X, Y, alpha : ndarrays of shape (n, d), (n, t), (n,)
+        Inputs, targets and known noise variances.
+    constant_mean : bool
+        See `Likelihood`.
+    """
+
+    X: Array
+    Y: Array
+    alpha: Array
+    constant_mean: bool
+
+    def likelihood(self, rows: IndexArray) -> Likelihood:
+        """Of some of the rows."""
+        return Likelihood(self.X[rows], self.Y[rows], self.alpha[rows], self.constant_mean)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manygp.metrics import ReliabilityCurve, reliability_curve
+from manygp.selection import Alternative, CalibrationReport
 from manygp.types import Array
 
 if TYPE_CHECKING:
@@ -216,6 +217,66 @@ class PosteriorDisplay:
         ax.set(xlabel="x", ylabel="y", xmargin=0)
         ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+@dataclass(eq=False)
+class CalibrationDisplay:
+    """What a model has chosen by leave-one-out: the NLL of each value that it compared.
+
+    One panel per parameter, each with its own scale; the chosen value is filled.
+
+    Parameters
+    ----------
+    report : CalibrationReport
+        The numbers to draw.
+
+    Attributes
+    ----------
+    axes_, figure_ : list of matplotlib Axes, and Figure
+        What `plot` has drawn on.
+    """
+
+    report: CalibrationReport
+    axes_: list[Axes] = field(init=False, repr=False)
+    figure_: Figure | SubFigure = field(init=False, repr=False)
+
+    @classmethod
+    def from_estimator(cls, model: Any, *, figure: Figure | SubFigure | None = None) -> Self:
+        """Draw the choices of a fitted model."""
+        report = getattr(model, "calibration_report_", None)
+        if report is None:
+            raise ValueError(
+                "the model has chosen nothing by leave-one-out: it is not fitted, has one expert, "
+                "or none of its parameters is 'auto'"
+            )
+        return cls(report).plot(figure)
+
+    def plot(self, figure: Figure | SubFigure | None = None) -> Self:
+        """Draw on ``figure``, or on a new one."""
+        panels: dict[str, list[Alternative]] = {}
+        for one in self.report.alternatives:
+            panels.setdefault(one.parameter, []).append(one)
+        figure = _new_axes(1.9 * len(panels), 2.8).figure if figure is None else figure
+        figure.clear()
+        self.axes_ = list(figure.subplots(1, len(panels), squeeze=False)[0])
+        for ax, (name, alternatives) in zip(self.axes_, panels.items(), strict=True):
+            _lighten(ax)
+            ordered = sorted(
+                alternatives, key=lambda one: -one.value if name == "pull" else one.value
+            )
+            heights = [one.nll for one in ordered]
+            ax.plot(heights, color="0.7", lw=1)
+            for i, one in enumerate(ordered):
+                face = _BLUE if one.chosen else "white"
+                ax.plot(i, one.nll, "o", color=_BLUE, markerfacecolor=face)
+            labels = ["∞" if one.value == np.inf else f"{one.value:.3g}" for one in ordered]
+            ax.set_xticks(range(len(ordered)), labels)
+            ax.set(title=name, xlim=(-0.5, len(ordered) - 0.5))
+            ax.margins(y=0.15)
+            ax.tick_params(labelsize="small")
+        self.axes_[0].set_ylabel("leave-one-out NLL")
+        self.figure_ = figure
         return self
 
 

@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from manygp import committee, progress, scaling, validation
+from manygp import fitting, progress, scaling, validation
+from manygp.aggregation import AGGREGATIONS, DEPENDENT, NO_COMMUNICATION, grbcm
+from manygp.calibration import CALIBRATIONS, Information, none
+from manygp.committee import Layout
 from manygp.conversion import as_kernel
-from manygp.expert import Expert
-from manygp.kernel import split_noise
+from manygp.kernel import Sum, metric, split_noise
 from manygp.kernels import default_kernel
 from manygp.labels import LABELS
-from manygp.likelihood import Likelihood, psd_root
+from manygp.likelihood import TrainingData
 from manygp.partition import PARTITIONS
-from manygp.rules import Rules, choose
-from manygp.types import Array, ExpertPredictions, IndexArray
+from manygp.predictor import Predictor
+from manygp.rules import Rules, choose, weighting_of
+from manygp.selection import (
+    NEAREST_LADDER,
+    OVERLAP_LADDER,
+    PULL_LADDER,
+    STRENGTHS,
+    Space,
+    select,
+)
+from manygp.types import Array, Calibration, IndexArray
+from manygp.weighting import TEMPERED
+from manygp.workshop import Workshop
 
+# Parameters that may change after fit, unless "auto" depends on them.
+READ_BY_PREDICT = ("calibration", "weighting", "temperature", "aggregation", "routing")
 PRIOR_MEANS: dict[Any, bool] = {"zero": False, "constant": True}
 
 
-class ManyGPRegressor(RegressorMixin, BaseEstimator):
-    """Gaussian process regression by a calibrated product of local experts.
+class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
+    """Gaussian process regression by a committee of local experts that calibrates itself.
 
-    The rows are parted among many small Gaussian processes, which are fitted in parallel.
-    A prediction is the product of theirs, each weighted by how much it knows about the row,
-    after its variance has been corrected for what the other experts know (GP-pro-c).
+    One kernel is fitted for all rows. In its metric the rows are parted among many small
+    Gaussian processes, the experts, which adapt it to their own rows and also know some of
+    their neighbours' rows. A prediction is the product of those of the nearest experts, each
+    weighted by how much it knows about the row. How much the experts share, and by how much
+    the std has to be corrected, is chosen by leaving training rows out. With `from_label` it
+    is any model of the paper instead (GP-pro-c).
 
     Parameters
     ----------
@@ -41,23 +56,39 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         plus White.
     points_per_expert : int, default=200
         There are n // points_per_expert experts, at least one.
+    overlap : float or "auto", default="auto"
+        How many rows of others an expert knows as well, as a multiple of its own: those
+        nearest to any of its own. Hyperparameters are learned from its own rows only.
     partition : {"balltree", "kmeans", "random"} or callable, default="balltree"
-        Assignment of rows to experts: (X, n_parts, rng) -> list of index arrays.
-    weighting : {"entropy", "variance", "uniform", "softmax"} or callable, default="entropy"
+        Assignment of rows to experts: (X, n_parts, rng) -> list of index arrays. X is divided
+        by the length-scales of the shared kernel, if there is one.
+    weighting : {"tempered", "entropy", "variance", "uniform", "softmax"} or callable, \
+            default="tempered"
         ExpertPredictions -> weights of shape (M, N).
-    calibration : {"information", "none"} or callable, default="information"
-        ExpertPredictions -> factors of the variances, shape (M, N).
-    aggregation : {"gpoe", "poe", "bcm", "rbcm", "barycentre"} or callable, default="gpoe"
-        (ExpertPredictions, weights) -> Gaussian.
-    hyperparameters : {"hierarchical", "independent", "shared"} or callable, \
-            default="hierarchical"
+    temperature : float or "auto", default="auto"
+        Of "tempered" and "softmax": the higher, the more say the surest expert has.
+    calibration : {"auto", "information", "none"} or callable, default="auto"
+        ExpertPredictions -> factors of the experts' variances, shape (M, N). "auto" chooses the
+        strength of "information", and a scale and a power of the aggregated variance.
+    aggregation : {"gpoe", "poe", "bcm", "rbcm", "barycentre", "grbcm", "nested"} or callable, \
+            default="gpoe"
+        (ExpertPredictions, weights) -> Gaussian. The last two model what experts have in
+        common; they have one kernel for all and take no weights.
+    hyperparameters : {"auto", "hierarchical", "independent", "shared"} or callable, \
+            default="auto"
         "independent" fits every expert for itself, as the paper does. "shared" fits one kernel
         for all on a few blocks of random rows. "hierarchical" then fits each expert with a
-        Gaussian pull on its log-hyperparameters towards the shared ones. A callable maps the
-        shared kernel to the precision of that pull, one number or one per element of theta.
+        Gaussian pull on its log-hyperparameters towards the shared ones; "auto" chooses how
+        strong. A callable maps the shared kernel to the precision of that pull, one number or
+        one per element of theta.
+    routing : int, float, "auto" or None, default="auto"
+        How many experts are asked about a row, those with the nearest centres; None for all. A
+        number below 1 is a tolerance: as many as leave less than that share of the weight to
+        all others.
     prior_mean : {"zero", "constant"}, default=None
         Prior mean of the (normalised) target: 0, or a constant fitted by each expert. By
-        default a constant, but 0 for a model of one expert, which then is scikit-learn's.
+        default a constant, but 0 for a model of one expert, which then is scikit-learn's, and
+        for "grbcm" and "nested".
     alpha : float or array-like of shape (n,), default=0.0
         Known noise variance of the training targets, in the square of their units, on top of
         the kernel's White. As in scikit-learn it is not part of predictions.
@@ -70,8 +101,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     n_restarts_optimizer : int, default=0
         Further random starts of each fit that nothing pulls on.
     n_jobs : int, default=None
-        Experts fitted, or blocks of rows predicted, at the same time; -1 for all cores. The
-        result does not depend on it.
+        Experts fitted or asked at the same time; -1 for all cores. The result does not depend
+        on it.
     random_state : int or RandomState, default=None
     verbose : bool, default=False
         Show a progress bar on a terminal.
@@ -79,19 +110,28 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     experts_ : list of Expert
-        Each with its rows (`indices`), `kernel`, `hyperparameters`, `log_marginal_likelihood`
-        and the `jitter` that it needed.
+        Each with its rows (`indices`), those of others that it knows (`neighbours`), `kernel`,
+        `hyperparameters`, `log_marginal_likelihood` and the `jitter` that it needed.
     kernel_ : Kernel
         The shared kernel, or that of a single expert, or what the experts started from if they
         share nothing.
+    nearest_ : int or None
+        How many experts are asked about a row; None for all.
+    calibration_report_ : CalibrationReport or None
+        What was chosen by leave-one-out, and the score of each alternative; None if there was
+        nothing to choose. `manygp.plotting.CalibrationDisplay` draws it.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         If X has column names.
 
     Notes
     -----
-    `weighting`, `calibration` and `aggregation` are read by `predict`: with `set_params` they
-    can be changed after `fit`, and the same experts answer by another rule.
+    `weighting`, `temperature`, `calibration`, `aggregation` and `routing` are read by
+    `predict`: with `set_params` they can be changed after `fit`, and the same experts answer by
+    another rule. What is "auto" keeps what `fit` has chosen; `calibration="auto"` was learned
+    for the other four and has to be set too when they change.
+
+    A single expert has nothing to choose and is asked as it is: exact GP regression.
 
     Examples
     --------
@@ -103,7 +143,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     >>> model = ManyGPRegressor(random_state=0).fit(X, y)
     >>> mean, std = model.predict([[0.5]], return_std=True)
     >>> print(f"{mean[0]:.2f} +- {std[0]:.2f}")
-    0.48 +- 0.10
+    0.49 +- 0.10
+    >>> lower, upper = model.predict_interval([[0.5]], coverage=0.9)
     """
 
     def __init__(
@@ -111,11 +152,14 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         kernel: Any = None,
         *,
         points_per_expert: int = 200,
+        overlap: Any = "auto",
         partition: Any = "balltree",
-        weighting: Any = "entropy",
-        calibration: Any = "information",
+        weighting: Any = "tempered",
+        temperature: Any = "auto",
+        calibration: Any = "auto",
         aggregation: Any = "gpoe",
-        hyperparameters: Any = "hierarchical",
+        hyperparameters: Any = "auto",
+        routing: Any = "auto",
         prior_mean: str | None = None,
         alpha: Any = 0.0,
         normalize_X: bool | None = None,
@@ -127,11 +171,14 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     ) -> None:
         self.kernel = kernel
         self.points_per_expert = points_per_expert
+        self.overlap = overlap
         self.partition = partition
         self.weighting = weighting
+        self.temperature = temperature
         self.calibration = calibration
         self.aggregation = aggregation
         self.hyperparameters = hyperparameters
+        self.routing = routing
         self.prior_mean = prior_mean
         self.alpha = alpha
         self.normalize_X = normalize_X
@@ -175,16 +222,13 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
             raise
 
     def _fit(self, X: Any, y: Any) -> Self:
-        self._rules()  # a misspelt rule is an error before the work, not after
+        space = self._space()  # a misspelt rule is an error before the work, not after
         partition = choose("partition", self.partition, PARTITIONS)
-        pull = choose("hyperparameters", self.hyperparameters, committee.PULLS)
         if self.prior_mean not in (None, *PRIOR_MEANS):
             known = ", ".join(PRIOR_MEANS)
             raise ValueError(f"prior_mean must be one of None, {known}, not {self.prior_mean!r}")
-        for name, least in (("points_per_expert", 1), ("n_restarts_optimizer", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+        validation.check_integer("points_per_expert", self.points_per_expert, 1)
+        validation.check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
         X, Y = validation.check_training_data(self, X, y)
         n, d = X.shape
         if self.kernel is not None:  # before any work
@@ -197,140 +241,147 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         given = default_kernel(d, Z.std(axis=0)) if default else as_kernel(self.kernel, d)
         kernel = split_noise(given)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        parts = partition(Z, max(1, n // int(self.points_per_expert)), rng)
+        n_parts = max(1, n // int(self.points_per_expert))
+        dependent = space.aggregation in DEPENDENT
+        constant_mean = PRIOR_MEANS.get(self.prior_mean, n_parts > 1 and not dependent)
+        data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean)
+
+        columns = np.ones(d)
+        shared = n_parts > 1 and space.pulls[0] != 0.0
+        if shared:  # one kernel first, and the parts in its metric
+            kernel = self._shared_kernel(data, kernel, rng)
+            columns = metric(kernel, d)
+        parts = partition(Z * columns, n_parts, rng)
         _check_parts(parts, n)
-        constant_mean = PRIOR_MEANS.get(self.prior_mean, len(parts) > 1)
-        kernel, experts = committee.fit_committee(
-            Z,
-            y_scaling.apply(Y),
-            alpha,
-            parts,
+        alone = len(set(map(id, parts))) == 1
+        if alone and not shared and n > fitting.MANY_ROWS:  # as a warm start
+            kernel = self._shared_kernel(data, kernel, rng, limit=False)
+        if dependent and not alone and space.pulls[0] != np.inf:
+            raise ValueError(
+                f"aggregation={self.aggregation!r} needs one kernel for all experts: set "
+                "hyperparameters='shared'"
+            )
+        workshop = Workshop(
+            data,
+            Layout.of(Z * columns, parts, columns),
             kernel,
-            pull,
-            constant_mean,
-            self.n_restarts_optimizer,
-            rng,
+            [fitting.random_starts(kernel, self.n_restarts_optimizer, rng) for _ in parts],
+            rng.permutation(n)[: n // n_parts] if space.aggregation is grbcm else None,
             self.n_jobs,
             progress.bar if self.verbose else progress.silent,
         )
-        self.kernel_, self.experts_ = kernel, experts
-        self._constant_mean = constant_mean
+        committee, choice, report = select(workshop, space, rng)
+        self._committee, self._choice = committee, choice
+        self.experts_ = committee.experts
+        self.kernel_ = committee.experts[0].kernel if alone else kernel
+        self.nearest_ = None if choice.nearest is None else min(choice.nearest, len(parts))
+        self.calibration_report_ = report
+        self._alone = alone
+        self._fitted = {name: getattr(self, name) for name in READ_BY_PREDICT}
+        self._many_kernels = any(
+            expert.kernel is not committee.experts[0].kernel for expert in committee.experts
+        )
         self._x_scaling, self._y_scaling = x_scaling, y_scaling
         return self
 
-    def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, *, latent: bool = False
-    ) -> Any:
-        """Predict the distribution of y, or of the latent function without the noise.
+    def _shared_kernel(
+        self, data: TrainingData, kernel: Sum, rng: np.random.Generator, limit: bool = True
+    ) -> Sum:
+        return fitting.fit_shared(data, kernel, self.n_restarts_optimizer, rng, self.n_jobs, limit)
 
-        The mean alone costs as much as with std where weights depend on variances, as they do
-        by default; a single expert, and "uniform" with "barycentre", need none.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (N, d)
-        return_std : bool, default=False
-            Also return standard deviations.
-        return_cov : bool, default=False
-            Also return the joint covariance: positive semi-definite, with the squared
-            standard deviations on its diagonal.
-        latent : bool, default=False
-            Leave the noise out of std and cov.
-
-        Returns
-        -------
-        mean : ndarray of shape (N,) or (N, t)
-        std : ndarray of shape (N,) or (N, t)
-        cov : ndarray of shape (N, N) or (N, N, t)
-        """
-        if return_std and return_cov:
-            raise RuntimeError("ask for return_std or return_cov, not both")
-        Z, rules = self._scaled(X), self._rules()
-        if not (return_std or return_cov):
-            (mean,) = self._by_blocks(rules.means, Z)
-            return self._in_units(mean)
-        if return_cov:
-            squared = self._squared_scale()
-            mean, cov = self._joint(Z, latent)
-            return self._in_units(mean), _squeeze(cov[:, :, None] * squared)
-        mean, variance, noise = self._by_blocks(rules.distribution, Z)
-        std = np.sqrt(variance if latent else variance + noise)
-        return self._in_units(mean), _squeeze(std[:, None] * self._y_scaling.scale)
-
-    def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False
-    ) -> Array:
-        """Draw from the joint distribution: (N, n_samples) or (N, t, n_samples).
-
-        Parameters are those of `predict`, and the number and seed of the draws.
-        """
-        mean, cov = self._joint(self._scaled(X), latent)
-        root = psd_root(cov)
-        rng = check_random_state(random_state)
-        draws = [m[:, None] + root @ rng.normal(size=(len(m), n_samples)) for m in mean]
-        samples = self._y_scaling.undo(np.stack(draws, axis=-1)).swapaxes(1, 2)
-        return samples[:, 0] if len(draws) == 1 else samples
-
-    def log_marginal_likelihood(
-        self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True
-    ) -> Any:
-        """Sum of the experts' log marginal likelihoods, of the normalised data.
-
-        Parameters
-        ----------
-        theta : array-like of shape (p,), default=None
-            Log-hyperparameters for all experts, in the order of `kernel_.theta_names`. By
-            default each expert has its own.
-        eval_gradient : bool, default=False
-            Also return the derivative with respect to theta, shape (p,). Needs theta.
-        clone_kernel : bool, default=True
-            Without effect: kernels are immutable.
-        """
-        check_is_fitted(self, "experts_")
-        distinct = list({id(expert): expert for expert in self.experts_}.values())
-        if theta is None:
-            if eval_gradient:
-                raise ValueError("eval_gradient needs theta: the experts have one each")
-            return sum(expert.log_marginal_likelihood for expert in distinct)
-        kernel = self.kernel_.with_theta(np.asarray(theta, dtype=float))
-        value, gradient = 0.0, np.zeros(len(kernel.theta))
-        for expert in distinct:
-            likelihood = Likelihood(expert.X, expert.Y, expert.alpha, self._constant_mean)
-            v, g = likelihood.value_and_gradient(kernel)
-            value, gradient = value + v, gradient + g
-        return (value, gradient) if eval_gradient else value
-
-    def predict_experts(self, X: Any) -> ExpertPredictions:
-        """What each expert says by itself, in the units of y, before any rule is applied."""
-        Z = self._scaled(X)
-        if len(self._y_scaling.scale) > 1:
-            raise ValueError("predict_experts is for models of one target")
-        square, undo = self._squared_scale()[0], self._y_scaling.undo
-        mean, variance, prior = self._by_blocks(
-            lambda experts, block: committee.predict_experts(experts, block)[0][:3], Z
+    def _space(self) -> Space:
+        """What the parameters leave to choose."""
+        aggregation = choose("aggregation", self.aggregation, AGGREGATIONS)
+        weighting_of(self.weighting, None)
+        pulls: tuple[Any, ...] = (np.inf,) if aggregation in DEPENDENT else PULL_LADDER
+        if self.hyperparameters != "auto":
+            pulls = (choose("hyperparameters", self.hyperparameters, fitting.PULLS, "auto"),)
+        overlaps: tuple[float, ...] = OVERLAP_LADDER
+        if self.overlap != "auto":
+            validation.check_number("overlap", self.overlap, 0, "'auto' or ")
+            overlaps = (float(self.overlap),)
+        tempered = isinstance(self.weighting, str) and self.weighting in TEMPERED
+        temperatures: tuple[float | None, ...] = (None,)
+        if self.temperature != "auto":
+            validation.check_number("temperature", self.temperature, 0, "'auto' or ")
+            temperatures = (float(self.temperature),) if tempered else (None,)
+        elif tempered and aggregation not in DEPENDENT:
+            temperatures = TEMPERED[self.weighting][1]
+        calibrations: tuple[Calibration, ...] = tuple(
+            Information(strength=strength) for strength in STRENGTHS
         )
-        return ExpertPredictions(
-            undo(mean[..., None])[..., 0],
-            variance * square,
-            prior * square,
-            np.array([[expert.noise_variance] for expert in self.experts_]) * square,
-            undo(np.array([expert.mean for expert in self.experts_])),
+        if self.calibration != "auto":
+            calibrations = (choose("calibration", self.calibration, CALIBRATIONS, "auto"),)
+        elif aggregation in DEPENDENT:
+            calibrations = (none,)
+        nearest: tuple[int | None, ...] = NEAREST_LADDER
+        tolerance = None
+        if self.routing is None:
+            nearest = (None,)
+        elif isinstance(self.routing, float) and 0 < self.routing < 1:
+            tolerance = self.routing
+        elif self.routing != "auto":
+            other = "'auto', None, a neglected weight between 0 and 1, or "
+            validation.check_integer("routing", self.routing, 1, other)
+            nearest = (int(self.routing),)
+        return Space(
+            pulls,
+            overlaps,
+            self.weighting,
+            temperatures,
+            calibrations,
+            aggregation,
+            nearest,
+            tolerance,
+            isinstance(self.calibration, str) and self.calibration == "auto",
         )
 
-    def calibration_ratio(self, X: Any) -> Array:
-        """Factor by which the calibration shrinks each expert's variance: (M, N)."""
-        Z = self._scaled(X)
-        (ratio,) = self._by_blocks(self._rules().ratio, Z)
-        return ratio
+    def _rules(self) -> tuple[Rules, int | None]:
+        """The parameters' rules where they say, else those that fit has chosen."""
+        space, choice = self._space(), self._choice
+        rules, k = (
+            Rules(
+                weighting_of(self.weighting, space.temperatures[0]),
+                space.calibrations[0],
+                space.aggregation,
+            ),
+            space.nearest[0],
+        )
+        if self._alone:
+            return rules._replace(calibration=none) if space.recalibrate else rules, None
+        if len(space.temperatures) > 1:
+            self._as_fitted("temperature", "a number", "temperature", "weighting")
+            rules = rules._replace(weighting=choice.rules.weighting)
+        if len(space.nearest) > 1 or space.tolerance is not None:
+            self._as_fitted("routing", "None, or a number of experts", "routing")
+            k = choice.nearest
+        if space.recalibrate:
+            self._as_fitted("calibration", "'information' or 'none'", *self._fitted)
+            rules = choice.rules
+        if space.aggregation in DEPENDENT and self._many_kernels:
+            raise ValueError(
+                f"aggregation={self.aggregation!r} needs one kernel for all experts: set "
+                "hyperparameters='shared' and fit again"
+            )
+        if space.aggregation is grbcm and self._committee.communication is None:
+            raise ValueError(NO_COMMUNICATION)
+        return rules, None if k is None else min(k, len(self.experts_))
+
+    def _as_fitted(self, chosen: str, values: str, *names: str) -> None:
+        """Refuse what fit has chosen for other settings of some parameters."""
+        for name in names:
+            if self._fitted[name] != getattr(self, name):
+                raise ValueError(
+                    f"{chosen}={getattr(self, chosen)!r} is chosen by fit, which had {name}="
+                    f"{self._fitted[name]!r}, not {getattr(self, name)!r}: fit again, or set "
+                    f"{chosen} to {values}"
+                )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
-
-    def _rules(self) -> Rules:
-        return Rules.named(self.weighting, self.calibration, self.aggregation)
 
     def _scalings(self, X: Array, Y: Array) -> tuple[scaling.Scaling, scaling.Scaling]:
         normalize_X = self.kernel is None if self.normalize_X is None else self.normalize_X
@@ -348,47 +399,6 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         if alpha.any() and np.any(y_scaling.scale != y_scaling.scale[0]):
             raise ValueError("alpha with several targets needs normalize_y=False")
         return np.asarray((np.sqrt(alpha) / y_scaling.scale[0]) ** 2)
-
-    def _scaled(self, X: Any) -> Array:
-        check_is_fitted(self, "experts_")
-        Z = np.ascontiguousarray(self._x_scaling.apply(validation.check_features(self, X)))
-        validation.check_magnitude(Z, "X", getattr(self, "feature_names_in_", None))
-        return Z
-
-    def _by_blocks(
-        self, function: Callable[[list[Expert], Array], tuple[Array, ...]], Z: Array
-    ) -> tuple[Array, ...]:
-        return committee.map_row_blocks(function, self.experts_, Z, self.n_jobs)
-
-    def _joint(self, Z: Array, latent: bool) -> tuple[Array, Array]:
-        """Means (t, N) and joint covariance (N, N) of the normalised targets."""
-        rules = self._rules()
-        mean, variance, noise = self._by_blocks(rules.distribution, Z)
-        (weights,) = self._by_blocks(rules.normalised_weights, Z)
-        cov = committee.joint_covariance(self.experts_, Z, weights, variance)
-        if not latent:
-            np.einsum("ii->i", cov)[:] += noise
-        return mean, cov
-
-    def _squared_scale(self) -> Array:
-        """Squared units of y: (t,)."""
-        with np.errstate(over="ignore", under="ignore"):
-            squared = self._y_scaling.scale**2
-        if not np.all(np.isfinite(squared) & (squared > 0)):
-            raise ValueError(
-                f"variances in the squared units of y, whose scale is {self._y_scaling.scale}, "
-                "are beyond floating point; rescale y, or ask for return_std"
-            )
-        return squared
-
-    def _in_units(self, means: Array) -> Array:
-        """Means (t, N) of the normalised targets in the units of y: (N,) or (N, t)."""
-        return _squeeze(self._y_scaling.undo(means.T))
-
-
-def _squeeze(array: Array) -> Array:
-    """Drop the axis of targets where there is one."""
-    return array[..., 0] if array.shape[-1] == 1 else array
 
 
 def _check_parts(parts: list[IndexArray], n: int) -> None:

@@ -1,4 +1,4 @@
-"""From the experts' predictions to the answer: weight, calibrate, aggregate."""
+"""From the experts' predictions to the answer: weight, calibrate, aggregate, recalibrate."""
 
 from __future__ import annotations
 
@@ -7,36 +7,42 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from manygp.aggregation import AGGREGATIONS, barycentre, normalise
-from manygp.calibration import CALIBRATIONS
-from manygp.committee import predict_experts
-from manygp.expert import Expert
+from manygp.aggregation import AGGREGATIONS, DEPENDENT, barycentre, nested, normalise
+from manygp.calibration import CALIBRATIONS, Recalibration, none
 from manygp.types import Aggregation, Array, Calibration, ExpertPredictions, Gaussian, Weighting
-from manygp.weighting import WEIGHTINGS, uniform
+from manygp.weighting import TEMPERED, WEIGHTINGS, uniform
 
 
 class Rules(NamedTuple):
-    """The three rules. Methods take the experts and a block of N rows, and return tuples."""
+    """The rules. Methods take what the experts say about N rows, one record per target."""
 
     weighting: Weighting
     calibration: Calibration
     aggregation: Aggregation
+    recalibration: Recalibration = Recalibration()
 
     @classmethod
-    def named(cls, weighting: Any, calibration: Any, aggregation: Any) -> Self:
+    def named(
+        cls, weighting: Any, calibration: Any, aggregation: Any, temperature: float | None = None
+    ) -> Self:
         """Each a name or a callable."""
         return cls(
-            choose("weighting", weighting, WEIGHTINGS),
+            weighting_of(weighting, temperature),
             choose("calibration", calibration, CALIBRATIONS),
             choose("aggregation", aggregation, AGGREGATIONS),
         )
 
-    def distribution(self, experts: list[Expert], X: Array) -> tuple[Array, Array, Array]:
-        """Means (t, N), latent variances (N,) and noise variances (N,): GP-pro-c."""
-        return self.combine(predict_experts(experts, X))
+    @property
+    def needs_covariance(self) -> bool:
+        return self.aggregation is nested
+
+    def needs_variance(self, n_experts: int) -> bool:
+        """Whether means depend on the experts' variances."""
+        mixes = self.weighting is uniform and self.aggregation is barycentre
+        return n_experts > 1 and not mixes
 
     def combine(self, by_target: list[ExpertPredictions]) -> tuple[Array, Array, Array]:
-        """The same from what the experts say, one record per target.
+        """Means (t, N), latent variances (N,) and noise variances (N,): GP-pro-c.
 
         A single expert has seen all there is, and is asked as it is.
         """
@@ -45,33 +51,44 @@ class Rules(NamedTuple):
         if len(local.mean) == 1:
             answers = [Gaussian(one.mean[0], one.variance[0]) for one in by_target]
         else:
-            # Of the raw variances: weights and ratio are siblings, not a chain. The prior is
-            # calibrated alike, so that an expert who knows nothing seems to know nothing.
-            ratio = _checked("calibration", self.calibration(local), local)
-            prior_ratio = self.calibration(local._replace(variance=local.prior_variance))
-            variance, prior = ratio * local.variance, prior_ratio * local.prior_variance
-            calibrated = [
-                one._replace(variance=variance, prior_variance=prior) for one in by_target
-            ]
+            calibrated = self._calibrated(by_target)
             answers = [self.aggregation(one, weights) for one in calibrated]
+        variance = answers[0].variance
         noise = (normalise(weights) * local.noise_variance).sum(axis=0)
-        return np.array([answer.mean for answer in answers]), answers[0].variance, noise
+        factor = self.recalibration(variance + noise)
+        return np.array([answer.mean for answer in answers]), factor * variance, factor * noise
 
-    def means(self, experts: list[Expert], X: Array) -> tuple[Array]:
-        """Means (t, N) alone, without variances where they have no influence."""
-        if len(experts) == 1 or (self.weighting is uniform and self.aggregation is barycentre):
-            by_target = predict_experts(experts, X, with_variance=False)
-            weights = np.full((len(experts), len(X)), 1 / len(experts))
-            return (np.array([(weights * one.mean).sum(axis=0) for one in by_target]),)
-        return (self.distribution(experts, X)[0],)
+    def means(self, by_target: list[ExpertPredictions]) -> tuple[Array]:
+        """Means (t, N), for which variances are not needed."""
+        return (np.array([one.mean.mean(axis=0) for one in by_target]),)
 
-    def normalised_weights(self, experts: list[Expert], X: Array) -> tuple[Array]:
+    def normalised_weights(self, by_target: list[ExpertPredictions]) -> tuple[Array]:
         """Weights (M, N) that sum to one over the experts."""
-        return (normalise(self.weighting(predict_experts(experts, X)[0])),)
+        return (normalise(self.weighting(by_target[0])),)
 
-    def ratio(self, experts: list[Expert], X: Array) -> tuple[Array]:
+    def ratio(self, by_target: list[ExpertPredictions]) -> tuple[Array]:
         """Factors (M, N) of the experts' variances."""
-        return (self.calibration(predict_experts(experts, X)[0]),)
+        rule = none if self.aggregation in DEPENDENT else self.calibration
+        return (rule(by_target[0]),)
+
+    def _calibrated(self, by_target: list[ExpertPredictions]) -> list[ExpertPredictions]:
+        if self.calibration is none or self.aggregation in DEPENDENT:
+            return by_target
+        # Of the raw variances: weights and ratio are siblings, not a chain. The prior is
+        # calibrated alike, so that an expert who knows nothing seems to know nothing.
+        local = by_target[0]
+        ratio = _checked("calibration", self.calibration(local), local)
+        prior_ratio = self.calibration(local._replace(variance=local.prior_variance))
+        variance, prior = ratio * local.variance, prior_ratio * local.prior_variance
+        return [one._replace(variance=variance, prior_variance=prior) for one in by_target]
+
+
+def weighting_of(weighting: Any, temperature: float | None) -> Weighting:
+    """The weighting of that name and temperature, or the callable itself."""
+    rule: Weighting = choose("weighting", weighting, WEIGHTINGS)
+    if temperature is None or not isinstance(weighting, str) or weighting not in TEMPERED:
+        return rule
+    return TEMPERED[weighting][0](temperature)
 
 
 def _checked(what: str, values: Array, local: ExpertPredictions) -> Array:
@@ -84,10 +101,11 @@ def _checked(what: str, values: Array, local: ExpertPredictions) -> Array:
     return values
 
 
-def choose(what: str, choice: Any, known: Mapping[str, Any]) -> Any:
-    """The rule of that name, or the callable itself."""
+def choose(what: str, choice: Any, known: Mapping[str, Any], *others: str) -> Any:
+    """The rule of that name, or the callable itself; `others` are names known elsewhere."""
     if callable(choice):
         return choice
     if isinstance(choice, str) and choice in known:
         return known[choice]
-    raise ValueError(f"{what} must be one of {', '.join(known)} or a callable, not {choice!r}")
+    names = ", ".join([*others, *known])
+    raise ValueError(f"{what} must be one of {names} or a callable, not {choice!r}")

@@ -12,6 +12,13 @@ Array: TypeAlias = npt.NDArray[np.float64]
 IndexArray: TypeAlias = npt.NDArray[np.intp]
 
 
+class Gaussian(NamedTuple):
+    """Independent normal distributions of N rows: mean and variance, both of shape (N,)."""
+
+    mean: Array
+    variance: Array
+
+
 class ExpertPredictions(NamedTuple):
     """What M experts say, each on its own, about N rows.
 
@@ -25,10 +32,14 @@ class ExpertPredictions(NamedTuple):
         Posterior variances of the latent function (without noise), sigma_m^2(x').
     prior_variance : ndarray of shape (M, N)
         Prior variances, k_m(x', x').
-    noise_variance : ndarray of shape (M, 1)
-        Noise variances of the experts.
-    prior_mean : ndarray of shape (M, 1)
+    noise_variance : ndarray of shape (M, 1) or (M, N)
+        Noise variances of the experts; (M, N) where rows are asked of different experts.
+    prior_mean : ndarray of shape (M, 1) or (M, N)
         Prior means of the experts, mu~_m.
+    covariance : ndarray of shape (M, M, N), optional
+        Prior covariances of the experts' means, for an aggregation that models dependence.
+    communication : Gaussian, optional
+        What an expert says whose rows all of them know.
     """
 
     mean: Array
@@ -36,13 +47,8 @@ class ExpertPredictions(NamedTuple):
     prior_variance: Array
     noise_variance: Array
     prior_mean: Array
-
-
-class Gaussian(NamedTuple):
-    """Independent normal distributions of N rows: mean and variance, both of shape (N,)."""
-
-    mean: Array
-    variance: Array
+    covariance: Array | None = None
+    communication: Gaussian | None = None
 
 
 Partitioner: TypeAlias = Callable[[Array, int, np.random.Generator], list[IndexArray]]

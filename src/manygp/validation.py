@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,24 @@ def check_training_data(estimator: BaseEstimator, X: Any, y: Any) -> tuple[Array
 def check_features(estimator: BaseEstimator, X: Any) -> Array:
     """X of shape (N, d) for predict: finite floats, the columns of fit."""
     return _check_features(estimator, X, reset=False)
+
+
+def check_number(what: str, value: Any, least: float, other: str = "") -> None:
+    """Refuse a parameter that is not a finite number of at least `least`."""
+    if _is(value, Real) and least <= value < np.inf:
+        return
+    raise ValueError(f"{what} must be {other}a number of at least {least}, not {value!r}")
+
+
+def check_integer(what: str, value: Any, least: int, other: str = "") -> None:
+    """Refuse a parameter that is not an integer of at least `least`."""
+    if _is(value, Integral) and value >= least:
+        return
+    raise ValueError(f"{what} must be {other}an integer of at least {least}, not {value!r}")
+
+
+def _is(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)
 
 
 def check_alpha(alpha: Any, n_rows: int) -> Array:

@@ -51,9 +51,30 @@ class Softmax:
         return weights / weights.sum(axis=0)
 
 
+@dataclass(frozen=True)
+class Tempered:
+    """Softmax of temperature times the reduction of entropy: (prior variance / variance)^(T/2).
+
+    It has no unit, so that one temperature suits all data, and prefers the experts that know
+    most the more, the higher it is.
+    """
+
+    temperature: float = 4.0
+
+    def __call__(self, experts: ExpertPredictions) -> Array:
+        confidence = self.temperature * entropy(experts)
+        return np.exp(confidence - confidence.max(axis=0))
+
+
 WEIGHTINGS: dict[str, Weighting] = {
     "entropy": entropy,
     "variance": variance,
     "uniform": uniform,
     "softmax": Softmax(),
+    "tempered": Tempered(),
+}
+# Those that have a temperature, and the temperatures that leave-one-out chooses from.
+TEMPERED: dict[str, tuple[type[Softmax] | type[Tempered], tuple[float, ...]]] = {
+    "softmax": (Softmax, (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)),
+    "tempered": (Tempered, (1.0, 2.0, 4.0, 8.0, 16.0)),
 }

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -35,7 +35,8 @@ POINTS = 200
 LARGEST_GLOBAL = 5_000  # training rows of gp-full, as in the paper
 # The paper's 1-d illustration has two experts for its 250 training rows.
 POINTS_OF_TASK = {"ackley1d": 125}
-REGIMES = {"independent": "independent", "default": ManyGPRegressor().hyperparameters}
+REGIMES = ("independent", "hierarchical")
+REPEATED = ("mean", "variance", "prior_variance", "noise_variance", "prior_mean")
 ASSIGNMENTS = ("bt", "kx", "rd", "full")
 SHAPES: dict[str, tuple[int, int]] = {
     **{name: (task.n_rows, task.n_features) for name, task in datasets.SYNTHETIC_TASKS.items()},
@@ -63,7 +64,7 @@ class Cell(NamedTuple):
         n = n_rows / 2
         points = n if self.assignment == "full" else min(n, self.points)
         experts = n / points
-        evaluations = 12 if self.regime == "default" else 40 + 2 * n_features
+        evaluations = 12 if self.regime == "hierarchical" else 40 + 2 * n_features
         if self.assignment == "full":
             evaluations = 30
         fit = evaluations * experts * (2e-11 * points**3 + 2e-8 * points**2)
@@ -122,7 +123,7 @@ def run_cell(cell: Cell, configuration: Configuration, data_dir: str | None) -> 
     labels = labels_of(cell.assignment)
     model = ManyGPRegressor.from_label(
         labels[0],
-        hyperparameters=REGIMES[cell.regime],
+        hyperparameters=cell.regime,
         points_per_expert=cell.points,
         random_state=cell.seed,
     )
@@ -138,9 +139,12 @@ def run_cell(cell: Cell, configuration: Configuration, data_dir: str | None) -> 
         said = local
         if label == "gp-pro-full":  # every expert would be the same one: it is fitted once
             copies = max(1, len(data.y_train) // cell.points)
-            said = ExpertPredictions(*(array.repeat(copies, axis=0) for array in local))
+            arrays = {name: getattr(local, name).repeat(copies, axis=0) for name in REPEATED}
+            said = ExpertPredictions(**arrays)
         settings = LABELS[label]
-        rules = Rules.named(settings["weighting"], settings["calibration"], "gpoe")
+        rules = Rules.named(
+            settings["weighting"], settings["calibration"], "gpoe", settings.get("temperature")
+        )
         (mean,), variance, noise = rules.combine([said])
         std = np.sqrt(variance + noise)
         seconds = expert_seconds + perf_counter() - start
@@ -168,11 +172,16 @@ def _scores(y: Array, mean: Array, std: Array, seconds: float) -> dict[str, Any]
     }
 
 
-class Store:
+CellType = TypeVar("CellType", bound="NamedTuple")
+
+
+class Store(Generic[CellType]):
     """A results folder: one line of `cells.jsonl` per finished cell, appended as it finishes."""
 
-    def __init__(self, folder: Path, configuration: Configuration) -> None:
-        self.configuration = configuration
+    def __init__(
+        self, folder: Path, configuration: Configuration, cell_type: Callable[..., CellType]
+    ) -> None:
+        self.configuration, self._cell_type = configuration, cell_type
         self.path = folder / "cells.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "configuration.json"
@@ -185,7 +194,7 @@ class Store:
                 )
         else:
             write_atomically(path, json.dumps(configuration._asdict()))
-        self.results: dict[Cell, dict[str, Any]] = {}
+        self.results: dict[CellType, dict[str, Any]] = {}
         if self.path.exists():
             self._load()
 
@@ -196,19 +205,20 @@ class Store:
             write_atomically(self.path, "".join(lines))
         for line in lines:
             result = json.loads(line)
-            self.results[Cell(*(result[field] for field in Cell._fields))] = result
+            fields = self._cell_type._fields  # type: ignore[attr-defined]
+            self.results[self._cell_type(*(result[field] for field in fields))] = result
 
-    def add(self, cell: Cell, result: dict[str, Any]) -> None:
+    def add(self, cell: CellType, result: dict[str, Any]) -> None:
         with self.path.open("a") as file:
             file.write(json.dumps(result) + "\n")
             file.flush()
             os.fsync(file.fileno())
         self.results[cell] = result
 
-    def missing(self, cells: Iterable[Cell]) -> list[Cell]:
+    def missing(self, cells: Iterable[CellType]) -> list[CellType]:
         return [cell for cell in cells if cell not in self.results]
 
-    def read(self, cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    def read(self, cells: Iterable[CellType]) -> list[dict[str, Any]]:
         """Results of the cells that are finished."""
         return [self.results[cell] for cell in cells if cell in self.results]
 
@@ -224,7 +234,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def run(
-    store: Store,
+    store: Store[Cell],
     cells: list[Cell],
     data_dir: str | None,
     n_jobs: int,

@@ -1,0 +1,251 @@
+"""Other ways to the same answer, on the same rows: (X, y, X_test, seed) -> Answer.
+
+Each imports its library when it is called; none is needed by the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.spatial import cKDTree
+from threadpoolctl import threadpool_limits
+
+from manygp.fitting import fit_shared
+from manygp.kernel import Sum, metric, split_noise
+from manygp.kernels import default_kernel
+from manygp.likelihood import TrainingData
+from manygp.regressor import ManyGPRegressor
+from manygp.types import Array
+
+NEIGHBOURS = 400
+INDUCING, STEPS, BATCH = 512, 2000, 1024
+# An exact GP is asked about so many test rows, since each costs n^2.
+MOST_EXACT_ROWS = 5_000
+
+
+class Answer(NamedTuple):
+    """Mean and std of the first test rows, and seconds.
+
+    `interval` holds lower and upper ends that are to cover nine in ten, if it can promise them.
+    """
+
+    mean: Array
+    std: Array
+    fit_seconds: float
+    predict_seconds: float
+    note: str = ""
+    interval: tuple[Array, Array] | None = None
+
+
+class Missing(Exception):
+    """The library is not installed, or the task is not for it."""
+
+
+def many(X: Array, y: Array, X_test: Array, seed: int, **parameters: Any) -> Answer:
+    """This library, `ManyGPRegressor()` by default."""
+    model = ManyGPRegressor(random_state=seed, n_jobs=-1, **parameters)
+    fit_seconds = _seconds(lambda: model.fit(X, y))
+    (mean, std), seconds = _timed(lambda: model.predict(X_test, return_std=True))
+    report = model.calibration_report_
+    chosen = {} if report is None else report.chosen
+    interval = model.predict_interval(X_test, 0.9)
+    return Answer(mean, std, fit_seconds, seconds, ", ".join(_shown(chosen)), interval)
+
+
+def nested(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+    """This library with an aggregation that models dependence."""
+    return many(X, y, X_test, seed, aggregation="nested")
+
+
+def grbcm(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+    """This library with a communication expert."""
+    return many(X, y, X_test, seed, aggregation="grbcm")
+
+
+def exact(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+    """One GP on all rows with the shared kernel: what a committee approximates."""
+    kernel, fit_seconds = _timed(lambda: _shared(X, y, seed))
+
+    def factorise() -> tuple[Array, Array]:
+        K = _blockwise(kernel.left, X, X)
+        K[np.diag_indices(len(X))] += kernel.right.diag(X)
+        L = cholesky(K.T, lower=True, overwrite_a=True, check_finite=False)
+        return L, solve_triangular(L, y, lower=True, check_finite=False)
+
+    (L, z), seconds = _timed(factorise)
+    rows = X_test[:MOST_EXACT_ROWS]
+
+    def predict() -> tuple[Array, Array]:
+        v = _blockwise(kernel.left, rows, X).T
+        v = solve_triangular(L, v, lower=True, overwrite_b=True, check_finite=False)
+        noise = kernel.right.diag(rows)
+        variance = kernel.left.diag(rows) - np.einsum("ij,ij->j", v, v)
+        return v.T @ z, np.sqrt(np.maximum(variance, 1e-14) + noise)
+
+    (mean, std), predict_seconds = _timed(predict)
+    return Answer(mean, std, fit_seconds + seconds, predict_seconds)
+
+
+def neighbours(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+    """A GP of the shared kernel on each query's 400 nearest rows in its metric."""
+    kernel, fit_seconds = _timed(lambda: _shared(X, y, seed))
+    columns = metric(kernel, X.shape[1])
+    rows = X_test[:MOST_EXACT_ROWS]
+
+    def predict() -> tuple[Array, Array]:
+        near = cKDTree(X * columns).query(rows * columns, k=min(NEIGHBOURS, len(X)))[1]
+        noise = float(kernel.right.diag(X[:1])[0])
+        mean, variance = np.empty((2, len(rows)))
+        with threadpool_limits(1, "blas"):
+            for i, own in enumerate(near):
+                K = kernel.left(X[own])
+                K[np.diag_indices(len(own))] += noise
+                L = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
+                k = kernel.left(X[own], rows[i : i + 1])
+                both = np.column_stack([k[:, 0], y[own]])
+                v = solve_triangular(L, both, lower=True, check_finite=False)
+                mean[i] = v[:, 0] @ v[:, 1]
+                variance[i] = kernel.left.diag(rows[i : i + 1])[0] - v[:, 0] @ v[:, 0]
+        return mean, np.sqrt(np.maximum(variance, 1e-14) + noise)
+
+    (mean, std), seconds = _timed(predict)
+    return Answer(mean, std, fit_seconds, seconds)
+
+
+def sklearn_gpr(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+    """scikit-learn's exact GP, for up to 5,000 rows."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+    if len(X) > MOST_EXACT_ROWS:
+        raise Missing(f"scikit-learn's GP is for at most {MOST_EXACT_ROWS:,} rows")
+    start = np.sqrt(X.shape[1]) * np.maximum(X.std(axis=0), 0.02)
+    matern = Matern(start, (1e-2, 1e3), nu=2.5)
+    kernel = ConstantKernel(1.0, (1e-3, 1e3)) * matern + WhiteKernel(0.1, (1e-6, 10))
+    model = GaussianProcessRegressor(kernel, normalize_y=True)
+    fit_seconds = _seconds(lambda: model.fit(X, y))
+    (mean, std), seconds = _timed(lambda: model.predict(X_test, return_std=True))
+    return Answer(mean, std, fit_seconds, seconds)
+
+
+def gpboost(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+    """GPBoost's Vecchia approximation with 20 neighbours and ARD."""
+    gpb = _imported("gpboost")
+    model = gpb.GPModel(
+        gp_coords=X,
+        cov_function="matern_ard",
+        cov_fct_shape=2.5,
+        likelihood="gaussian",
+        gp_approx="vecchia",
+        num_neighbors=20,
+        seed=seed,
+    )
+    fit_seconds = _seconds(lambda: model.fit(y=y))
+    found, seconds = _timed(lambda: model.predict(gp_coords_pred=X_test, predict_var=True))
+    return Answer(found["mu"], np.sqrt(found["var"]), fit_seconds, seconds)
+
+
+def svgp(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+    """GPyTorch's stochastic variational GP with 512 inducing points."""
+    torch, gpytorch = _imported("torch"), _imported("gpytorch")
+    torch.manual_seed(seed)
+    inputs, targets = (torch.tensor(array, dtype=torch.float32) for array in (X, y))
+    start = inputs[torch.randperm(len(inputs))[:INDUCING]].clone()
+
+    class Model(gpytorch.models.ApproximateGP):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            distribution = gpytorch.variational.CholeskyVariationalDistribution(len(start))
+            super().__init__(gpytorch.variational.VariationalStrategy(self, start, distribution))
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.covar_module = gpytorch.kernels.ScaleKernel(
+                gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=X.shape[1])
+            )
+
+        def forward(self, x: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
+
+    model, likelihood = Model(), gpytorch.likelihoods.GaussianLikelihood()
+    objective = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
+    parameters = [*model.parameters(), *likelihood.parameters()]
+    optimiser = torch.optim.Adam(parameters, lr=0.01)
+
+    def fit() -> None:
+        n_batches = -(-len(targets) // BATCH)
+        for _ in range(-(-STEPS // n_batches)):
+            for batch in torch.randperm(len(targets)).split(BATCH):
+                optimiser.zero_grad()
+                loss = -objective(model(inputs[batch]), targets[batch])
+                loss.backward()
+                optimiser.step()
+
+    fit_seconds = _seconds(fit)
+    model.eval()
+    likelihood.eval()
+
+    def predict() -> tuple[Array, Array]:
+        means, variances = [], []
+        with torch.no_grad():
+            for rows in torch.tensor(X_test, dtype=torch.float32).split(BATCH):
+                said = likelihood(model(rows))
+                means.append(said.mean.numpy())
+                variances.append(said.variance.numpy())
+        return np.concatenate(means).astype(float), np.sqrt(np.concatenate(variances), dtype=float)
+
+    (mean, std), seconds = _timed(predict)
+    return Answer(mean, std, fit_seconds, seconds)
+
+
+PEERS: dict[str, Callable[[Array, Array, Array, int], Answer]] = {
+    "manygp": many,
+    "manygp-nested": nested,
+    "manygp-grbcm": grbcm,
+    "exact": exact,
+    "neighbours": neighbours,
+    "scikit-learn": sklearn_gpr,
+    "gpboost": gpboost,
+    "svgp": svgp,
+}
+
+
+def _shared(X: Array, y: Array, seed: int) -> Sum:
+    kernel = split_noise(default_kernel(X.shape[1], X.std(axis=0)))
+    data = TrainingData(X, y[:, None], np.zeros(len(X)), constant_mean=False)
+    return fit_shared(data, kernel, 0, np.random.default_rng(seed), -1)
+
+
+def _blockwise(kernel: Any, A: Array, B: Array) -> Array:
+    """Covariances (len(A), len(B)), without scratch arrays of that size."""
+    K = np.empty((len(A), len(B)))
+    for start in range(0, len(A), 512):
+        K[start : start + 512] = kernel(A[start : start + 512], B)
+    return K
+
+
+def _imported(name: str) -> Any:
+    try:
+        return __import__(name)
+    except ImportError as error:
+        raise Missing(f"{name} is not installed") from error
+
+
+def _timed(task: Callable[[], Any]) -> tuple[Any, float]:
+    start = perf_counter()
+    result = task()
+    return result, perf_counter() - start
+
+
+def _seconds(task: Callable[[], Any]) -> float:
+    return _timed(task)[1]
+
+
+def _shown(chosen: dict[str, Any]) -> list[str]:
+    return [
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in chosen.items()
+    ]
