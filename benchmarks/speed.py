@@ -14,9 +14,9 @@ from time import perf_counter
 import numpy as np
 
 from manygp import ManyGPRegressor
-from manygp.committee import single_threaded_blas
 from manygp.kernels import default_kernel
 from manygp.likelihood import Likelihood
+from manygp.parallel import single_threaded_blas
 
 REPEATS = 5
 SAMPLED_EXPERTS = 4
@@ -63,8 +63,8 @@ def likelihood(n: int, d: int = 8) -> None:
 def predict(n: int = 20_000, points: int = 200) -> None:
     """All rows by all experts on one thread, against the flops of the triangular solves."""
     X, y = data(n)
-    model = ManyGPRegressor(points_per_expert=points, hyperparameters="shared", random_state=0)
-    model.fit(X, y)
+    settings = {"points_per_expert": points, "hyperparameters": "shared", "random_state": 0}
+    model = ManyGPRegressor.from_label("bt-ent-c", **settings).fit(X, y)
     with single_threaded_blas():
         ours, product = side_by_side(
             lambda: model.predict(X, return_std=True), matrix_product(points)
@@ -77,10 +77,26 @@ def predict(n: int = 20_000, points: int = 200) -> None:
     )
 
 
+def routing(sizes: tuple[int, ...] = (10_000, 40_000, 160_000), n_queries: int = 10_000) -> None:
+    """A query of the four nearest experts, of more and more of them."""
+    queries = data(n_queries)[0]
+    settings = {"overlap": 0, "hyperparameters": "shared", "temperature": 4, "routing": 4}
+    models = [
+        ManyGPRegressor(calibration="none", n_jobs=2, random_state=0, **settings).fit(*data(n))
+        for n in sizes
+    ]
+    times = side_by_side(*(lambda m=m: m.predict(queries, return_std=True) for m in models))
+    for n, model, time in zip(sizes, models, times, strict=True):
+        each, ratio = 1e6 * time / n_queries, time / times[0]
+        experts = len(model.experts_)
+        print(f"query of 4 of {experts} experts, n={n}: {each:.0f} us, {ratio:.2f} x the first")
+
+
 def fit(n: int = 20_000) -> None:
     X, y = data(n)
     for name in ("hierarchical", "independent"):
-        model = ManyGPRegressor(hyperparameters=name, n_jobs=2, random_state=0)
+        settings = {"hyperparameters": name, "n_jobs": 2, "random_state": 0}
+        model = ManyGPRegressor.from_label("bt-ent-c", **settings)
         try:
             ours, theirs = side_by_side(lambda m=model: m.fit(X, y), lambda m=model: adam(X, y, m))
         except ImportError:
@@ -130,4 +146,5 @@ if __name__ == "__main__":
     likelihood(200)
     likelihood(400)
     predict()
+    routing()
     fit()

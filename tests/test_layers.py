@@ -31,6 +31,7 @@ LAYERS = [
     "calibration",
     "aggregation",
     "rules",
+    "judging",
     "selection",
     "labels",
     "validation",

@@ -44,3 +44,19 @@ def test_every_published_cell_is_there():
     labels = {label for _, label, _ in cells}
     assert len(labels) == 21
     assert cells["kin40k", "gp-pro-sm", "nll"] == -0.154
+
+
+# RMSE and NLL of one global GP on all rows, which the paper's product of experts does not reach.
+@pytest.mark.parametrize(
+    ("task", "accuracy", "likelihood"),
+    [("ackley", 0.485, 0.70), ("rastrigin", 0.716, 1.085)],
+)
+def test_the_default_is_as_good_as_a_global_gp_and_its_intervals_hold(task, accuracy, likelihood):
+    data = split(load(task, 0), 0)
+    model = ManyGPRegressor(n_jobs=2, random_state=0).fit(data.X_train, data.y_train)
+    mean, std = model.predict(data.X_test, return_std=True)
+    assert rmse(data.y_test, mean) <= accuracy
+    assert nll(data.y_test, mean, std) <= likelihood
+    assert ence(data.y_test, mean, std) <= 0.12
+    lower, upper = model.predict_interval(data.X_test, 0.9)
+    assert np.mean((lower <= data.y_test) & (data.y_test <= upper)) == pytest.approx(0.9, abs=0.02)

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
-from manygp import ManyGPRegressor, metrics, progress, selection, workshop
+from manygp import ManyGPRegressor, judging, metrics, progress, selection, workshop
 from manygp.calibration import Information, Recalibration
 from manygp.committee import Committee, Layout
 from manygp.kernel import metric, split_noise
@@ -437,13 +437,13 @@ def test_committees_are_compared_on_rows_that_did_not_teach_them(monkeypatch):
     model(overlap=0, temperature=3.0, calibration="none", routing=3, hyperparameters="auto").fit(
         X, y
     )
-    n_climbed = 1 + 3 * selection.FOLDS  # the shared kernel needs no folds, three pulls do
+    n_climbed = 1 + 3 * judging.FOLDS  # the shared kernel needs no folds, three pulls do
     finite = [(rows, judges) for (pull, rows), judges in judged[:n_climbed] if np.isfinite(pull)]
-    assert len(finite) >= selection.FOLDS
+    assert len(finite) >= judging.FOLDS
     for rows, judges in finite:
         assert len(np.intersect1d(rows, judges)) == 0
         assert_array_equal(np.sort(np.concatenate([rows, judges])), np.arange(150))
-    together = np.concatenate([judges for _, judges in finite[: selection.FOLDS]])
+    together = np.concatenate([judges for _, judges in finite[: judging.FOLDS]])
     assert_array_equal(np.sort(together), np.arange(150))
 
 

@@ -12,11 +12,12 @@ from manygp import metrics, scaling, validation
 from manygp.committee import Committee
 from manygp.covariance import between_rows
 from manygp.expert import Expert
+from manygp.judging import JUDGED_ROWS
 from manygp.kernel import Sum
 from manygp.likelihood import Likelihood, psd_root
 from manygp.parallel import single_threaded_blas
 from manygp.rules import Rules
-from manygp.selection import JUDGED_ROWS, Choice
+from manygp.selection import Choice
 from manygp.types import Array, ExpertPredictions, IndexArray
 
 

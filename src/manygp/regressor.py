@@ -14,6 +14,7 @@ from manygp.aggregation import AGGREGATIONS, DEPENDENT, NO_COMMUNICATION, grbcm
 from manygp.calibration import CALIBRATIONS, Information, none
 from manygp.committee import Layout
 from manygp.conversion import as_kernel
+from manygp.judging import Space
 from manygp.kernel import Sum, metric, split_noise
 from manygp.kernels import default_kernel
 from manygp.labels import LABELS
@@ -26,7 +27,6 @@ from manygp.selection import (
     OVERLAP_LADDER,
     PULL_LADDER,
     STRENGTHS,
-    Space,
     select,
 )
 from manygp.types import Array, Calibration, IndexArray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,8 +10,9 @@ from scipy.optimize import minimize_scalar
 
 from manygp.calibration import Recalibration, none
 from manygp.committee import Committee
+from manygp.judging import SCALES, Rule, Scores, Space, judge, jury_of, rules_of
 from manygp.rules import Rules, weighting_of
-from manygp.types import Aggregation, Array, Calibration, ExpertPredictions, IndexArray, Pull
+from manygp.types import Array, Pull
 from manygp.workshop import Workshop
 
 # The pull of the hierarchy and the overlap, from the simpler to the more flexible.
@@ -21,56 +22,21 @@ NEAREST_LADDER = (1, 2, 4, 8)
 STRENGTHS = (0.0, 0.5, 1.0)
 # Experts' factors may take so many bytes before an overlap is too large.
 LARGEST_FACTORS = 2e9
-# Committees are judged on so many rows, of all experts or of those in some regions. Experts learn
-# their hyperparameters without the rows of the fold that judges them.
-JUDGED_ROWS, JUDGED_EXPERTS, REGIONS, FOLDS = 2000, 128, 16, 4
 SOME_ROWS = 500
 # Standard errors of its gain that the more flexible of two choices must gain.
 NEAR_TIE = 0.5
 # Nats that a fitted parameter of the recalibration must gain, summed over the rows.
 LEAST_GAIN = 2.0
-SCALES, POWERS = (1e-3, 1e3), (0.0, 4.0)
-
-
-class Space(NamedTuple):
-    """What there is to choose from; one entry where the user has chosen."""
-
-    pulls: tuple[float | Pull, ...]
-    overlaps: tuple[float, ...]
-    weighting: Any
-    temperatures: tuple[float | None, ...]
-    calibrations: tuple[Calibration, ...]
-    aggregation: Aggregation
-    nearest: tuple[int | None, ...]
-    tolerance: float | None  # neglected weight that chooses `nearest`
-    recalibrate: bool
-
-    @property
-    def fixed(self) -> bool:
-        choices = (self.pulls, self.overlaps, self.temperatures, self.calibrations, self.nearest)
-        chosen = all(len(choice) == 1 for choice in choices)
-        return chosen and not self.recalibrate and self.tolerance is None
-
-
-class Rule(NamedTuple):
-    """How a committee is asked."""
-
-    temperature: float | None
-    calibration: Calibration
-    nearest: int | None
+POWERS = (0.0, 4.0)
 
 
 class Choice(NamedTuple):
-    """What was chosen, and how wrong the chosen committee is about rows that it leaves out.
+    """How the committee is asked, and how wrong it is about rows that it leaves out.
 
     `nearest` experts are asked about a row, or all. `conformity` (t, m) holds |y - mean| / std
     of m rows that were left out, sorted, for each target, if they were.
     """
 
-    pull: float | Pull
-    overlap: float
-    weighting: Any
-    temperature: float | None
     rules: Rules
     nearest: int | None
     conformity: Array | None
@@ -115,21 +81,6 @@ class CalibrationReport(NamedTuple):
         return "\n".join(lines)
 
 
-class _Scores(NamedTuple):
-    """Of every rule of a grid: NLL of each row, (R, N), squared errors (R, t, N), variances."""
-
-    rules: list[Rule]
-    nll: Array
-    squares: Array
-    variance: Array
-
-    @property
-    def best(self) -> int:
-        """The first of those that are equal but for rounding."""
-        mean = self.nll.mean(axis=1)
-        return int(np.argmax(mean <= mean.min() + 1e-9))
-
-
 def select(
     workshop: Workshop, space: Space, rng: np.random.Generator
 ) -> tuple[Committee, Choice, CalibrationReport | None]:
@@ -143,19 +94,28 @@ def select(
         pull, overlap = space.pulls[0], space.overlaps[0]
         if alone:
             rule, pull, overlap = Rule(None, none, None), 0.0, 0.0
-        choice = _choice(space, pull, overlap, rule, Recalibration(), None)
+        choice = Choice(rules_of(space, rule), rule.nearest, None)
         return workshop.committee(pull, overlap), choice, None
-    jury = _jury(workshop, rng)
-    alternatives: list[Alternative] = []
-    pull, overlap = _climb(workshop, space, jury, alternatives)
+    jury = jury_of(workshop, rng)
+    judged: dict[tuple[float | Pull, float], Scores] = {}
+
+    def scores_of(pull: float | Pull, overlap: float) -> Scores:
+        if (pull, overlap) not in judged:
+            judged[pull, overlap] = judge(workshop, space, jury, pull, overlap)
+        return judged[pull, overlap]
+
+    first_pull, pull, overlap = _climb(
+        space.pulls, _affordable(workshop, space.overlaps), scores_of
+    )
+    scores = scores_of(pull, overlap)
+    alternatives = _committees(judged, first_pull, pull, overlap)
     committee = workshop.committee(pull, overlap)
     if space.tolerance is not None:
-        k = _sufficient(committee, workshop, space, rng)
-        space = space._replace(nearest=(k,))
-    scores = _judge(workshop, space, jury, pull, overlap)
+        space = space._replace(nearest=(_sufficient(committee, workshop, space, rng),))
+        scores = judge(workshop, space, jury, pull, overlap)
     rule = scores.rules[scores.best]
     squares, variance = scores.squares[scores.best], scores.variance[scores.best]
-    alternatives += _neighbouring_rules(scores, rule)
+    alternatives += _neighbouringrules_of(scores, rule)
     recalibration = Recalibration()
     if space.recalibrate:
         recalibration = _recalibrate(squares, variance, alternatives)
@@ -170,93 +130,50 @@ def select(
         "power": recalibration.power,
     }
     report = CalibrationReport(chosen, tuple(alternatives), len(variance))
-    return committee, _choice(space, pull, overlap, rule, recalibration, conformity), report
-
-
-def _choice(
-    space: Space,
-    pull: float | Pull,
-    overlap: float,
-    rule: Rule,
-    recalibration: Recalibration,
-    conformity: Array | None,
-) -> Choice:
-    weighting = weighting_of(space.weighting, rule.temperature)
-    rules = Rules(weighting, rule.calibration, space.aggregation, recalibration)
-    return Choice(
-        pull, overlap, space.weighting, rule.temperature, rules, rule.nearest, conformity
-    )
-
-
-class _Jury(NamedTuple):
-    """The members of the committees that are compared, and folds of rows that judge them.
-
-    `held_out` says whether the members learn their hyperparameters without the fold.
-    """
-
-    members: IndexArray | None
-    folds: list[IndexArray]
-    held_out: bool
-
-
-def _jury(workshop: Workshop, rng: np.random.Generator) -> _Jury:
-    """Each fold is a part of an expert's rows only, so that it can learn from the others.
-
-    Experts of next to no rows have no folds. Of a large committee the members are those of
-    some regions, so that the cost does not grow with n.
-    """
-    parts, layout = workshop.layout.parts, workshop.layout
-    members = np.arange(len(parts))
-    if len(parts) > JUDGED_EXPERTS:
-        centres = layout.centres[rng.choice(len(parts), REGIONS, replace=False)]
-        members = np.unique(layout.tree.query(centres, k=JUDGED_EXPERTS // REGIONS)[1])
-    shuffled = [rng.permutation(parts[m]) for m in members if len(parts[m]) > FOLDS]
-    if not shuffled:
-        rows = rng.permutation(len(workshop.data.X))[:JUDGED_ROWS]
-        return _Jury(None, [np.sort(rows)], held_out=False)
-    folds = [np.concatenate([rows[f::FOLDS] for rows in shuffled]) for f in range(FOLDS)]
-    n_folds = min(FOLDS, -(-JUDGED_ROWS // len(folds[0])))
-    most = JUDGED_ROWS // n_folds
-    folds = [np.sort(rng.permutation(fold)[:most]) for fold in folds[:n_folds]]
-    return _Jury(members, folds, held_out=True)
+    rules = rules_of(space, rule)._replace(recalibration=recalibration)
+    return committee, Choice(rules, rule.nearest, conformity), report
 
 
 def _climb(
-    workshop: Workshop, space: Space, jury: _Jury, alternatives: list[Alternative]
-) -> tuple[float | Pull, float]:
-    """Pull, then overlap, then pull again, from the simpler to the more flexible."""
-    pull, overlap = space.pulls[0], space.overlaps[0]
-    if len(space.pulls) == len(space.overlaps) == 1:
-        return pull, overlap
-    found: dict[tuple[float | Pull, float], Array] = {}
+    pulls: tuple[float | Pull, ...],
+    overlaps: list[float],
+    scores_of: Callable[[float | Pull, float], Scores],
+) -> tuple[float | Pull, float | Pull, float]:
+    """Pull, then overlap, then pull again, from the simpler to the more flexible.
 
-    def score(pull: float | Pull, overlap: float) -> Array:
-        if (pull, overlap) not in found:
-            scores = _judge(workshop, space, jury, pull, overlap)
-            found[pull, overlap] = scores.nll[scores.best]
-        return found[pull, overlap]
+    Returns the first choice of pull, with which overlaps were compared, and the final choices.
+    """
 
-    def climb_pull(pulls: tuple[float | Pull, ...]) -> float | Pull:
-        best = pulls[0]
-        for other in pulls[1:]:
-            if _gains(score(best, overlap), score(other, overlap)):
-                best = other
-        return best
+    def better(old: tuple[float | Pull, float], new: tuple[float | Pull, float]) -> bool:
+        return _gains(scores_of(*old).best_nll, scores_of(*new).best_nll)
 
-    pull = first_pull = climb_pull(space.pulls)
-    for other_overlap in _affordable(workshop, space.overlaps):
-        if _gains(score(pull, overlap), score(pull, other_overlap)):
-            overlap = other_overlap
-    if overlap != space.overlaps[0]:
-        i = space.pulls.index(pull)
-        pull = climb_pull(space.pulls[max(0, i - 1) : i + 2])
-    for (p, o), nll in found.items():
-        if o == overlap and len(space.pulls) > 1:
-            alternatives.append(Alternative("pull", p, float(nll.mean()), p == pull))
-    for (p, o), nll in found.items():
-        if p == first_pull and len(space.overlaps) > 1:
-            alternatives.append(Alternative("overlap", o, float(nll.mean()), o == overlap))
-    return pull, overlap
+    pull, overlap = pulls[0], overlaps[0]
+    for other in pulls[1:]:
+        pull = other if better((pull, overlap), (other, overlap)) else pull
+    first = pull
+    for wider in overlaps[1:]:
+        overlap = wider if better((pull, overlap), (pull, wider)) else overlap
+    if overlap != overlaps[0]:
+        i = pulls.index(first)
+        pull, *others = pulls[max(0, i - 1) : i + 2]
+        for other in others:
+            pull = other if better((pull, overlap), (other, overlap)) else pull
+    return first, pull, overlap
+
+
+def _committees(
+    judged: dict[tuple[float | Pull, float], Scores],
+    first_pull: float | Pull,
+    pull: float | Pull,
+    overlap: float,
+) -> list[Alternative]:
+    """The pulls that were compared at the chosen overlap, and the overlaps at the first pull."""
+    nll = {key: float(scores.best_nll.mean()) for key, scores in judged.items()}
+    pulls = [Alternative("pull", p, nll[p, o], p == pull) for p, o in nll if o == overlap]
+    overlaps = [
+        Alternative("overlap", o, nll[p, o], o == overlap) for p, o in nll if p == first_pull
+    ]
+    return [*(pulls if len(pulls) > 1 else []), *(overlaps if len(overlaps) > 1 else [])]
 
 
 def _gains(incumbent: Array, challenger: Array) -> bool:
@@ -274,75 +191,6 @@ def _affordable(workshop: Workshop, overlaps: tuple[float, ...]) -> list[float]:
         if not kept or 8 * m * known**2 <= LARGEST_FACTORS:
             kept.setdefault(known, overlap)
     return list(kept.values())
-
-
-def _judge(
-    workshop: Workshop, space: Space, jury: _Jury, pull: float | Pull, overlap: float
-) -> _Scores:
-    """Leave rows out in turn, and score all rules of the space on them."""
-    folds, held_out = jury.folds, jury.held_out
-    if pull == np.inf:  # the shared kernel hardly depends on any one row: nothing to hold out
-        folds, held_out = [np.concatenate(folds)], False
-    n_seats = len(workshop.layout.parts if jury.members is None else jury.members)
-    counts = {None if k is None else min(k, n_seats): None for k in space.nearest}
-    widest = None if None in counts else max(k for k in counts if k is not None)
-    grid = [
-        Rule(*entry) for entry in product(space.temperatures, space.calibrations, list(counts))
-    ]
-    rules = [
-        Rules(weighting_of(space.weighting, rule.temperature), rule.calibration, space.aggregation)
-        for rule in grid
-    ]
-
-    def answers(said: list[ExpertPredictions]) -> tuple[Array, Array]:
-        means, variances = [], []
-        for rule, how in zip(grid, rules, strict=True):
-            mean, variance, noise = how.combine([_nearest(one, rule.nearest) for one in said])
-            means.append(mean)
-            variances.append(variance + noise)
-        return np.array(means), np.array(variances)
-
-    squares, variances = [], []
-    for rows in folds:
-        judges = rows if held_out else None
-        means, variance = workshop.committee(pull, overlap, jury.members, judges).map_blocks(
-            answers,
-            workshop.data.X[rows],
-            widest,
-            workshop.n_jobs,
-            left_out=rows,
-            with_covariance=rules[0].needs_covariance,
-        )
-        squares.append((workshop.data.Y[rows].T - means) ** 2)
-        variances.append(variance)
-    return _score(
-        grid,
-        np.concatenate(squares, axis=-1),
-        np.concatenate(variances, axis=-1),
-        space.recalibrate,
-    )
-
-
-def _score(grid: list[Rule], squares: Array, variance: Array, rescale: bool) -> _Scores:
-    """From squared errors (R, t, N) and variances (R, N), which may have a scale for each rule."""
-    ratio = squares.mean(axis=1) / variance
-    scale = np.clip(ratio.mean(axis=1), *SCALES)[:, None] if rescale else 1.0
-    nll = 0.5 * (np.log(2 * np.pi * variance * scale) + ratio / scale)
-    return _Scores(grid, nll, squares, variance)
-
-
-def _nearest(said: ExpertPredictions, k: int | None) -> ExpertPredictions:
-    """What the first k experts say."""
-    covariance = None if said.covariance is None else said.covariance[:k, :k]
-    return ExpertPredictions(
-        said.mean[:k],
-        said.variance[:k],
-        said.prior_variance[:k],
-        said.noise_variance[:k],
-        said.prior_mean[:k],
-        covariance,
-        said.communication,
-    )
 
 
 def _sufficient(
@@ -363,7 +211,7 @@ def _sufficient(
     return 1 + int(np.argmax(neglected <= (space.tolerance or 0.0) + 1e-12))
 
 
-def _neighbouring_rules(scores: _Scores, rule: Rule) -> list[Alternative]:
+def _neighbouringrules_of(scores: Scores, rule: Rule) -> list[Alternative]:
     """The rules that differ from the chosen one in one parameter."""
     found = []
     for name, field in (
