@@ -12,8 +12,15 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.colors import same_color, to_hex  # noqa: E402
 
+from manygp import ManyGPRegressor  # noqa: E402
 from manygp.metrics import reliability_curve  # noqa: E402
-from manygp.plotting import ExpertCurve, PosteriorDisplay, ReliabilityDisplay  # noqa: E402
+from manygp.plotting import (  # noqa: E402
+    CalibrationDisplay,
+    ExpertCurve,
+    PosteriorDisplay,
+    ReliabilityDisplay,
+)
+from manygp.selection import Alternative, CalibrationReport  # noqa: E402
 from manygp.types import ExpertPredictions  # noqa: E402
 
 
@@ -272,3 +279,114 @@ def test_posterior_can_be_drawn_from_numbers_alone():
     expert = ExpertCurve(mean=x, std=np.ones(5), calibrated_std=0.5 * np.ones(5))
     display = PosteriorDisplay(x, x, 0.5 * np.ones(5), experts=[expert]).plot()
     np.testing.assert_allclose(band_heights(display.ax_, 0.0), [(-1, 1), (-0.5, 0.5), (-0.5, 0.5)])
+
+
+# Values of each parameter with their NLL, as a climb may have met them, and the chosen one.
+COMPARED = {
+    "pull": ({np.inf: 0.5, 10.0: 0.3, 30.0: 0.4}, 30.0),
+    "overlap": ({0.0: 0.45, 1.0: 0.4, 4.0: 0.42}, 4.0),
+    "nearest": ({1: 0.6, 8: 0.41, 2: 0.4}, 2),
+    "scale": ({1.0: 0.4, 0.81234: 0.35}, 0.81234),
+}
+
+
+class Chooser:
+    """A model that has chosen."""
+
+    def __init__(self, compared=COMPARED):
+        alternatives = tuple(
+            Alternative(name, value, nll, value == chosen)
+            for name, (values, chosen) in compared.items()
+            for value, nll in values.items()
+        )
+        chosen = {name: chosen for name, (_, chosen) in compared.items()}
+        self.calibration_report_ = CalibrationReport(chosen, alternatives, 100)
+
+
+def panel_dots(ax):
+    """(tick label, NLL, whether filled) of each dot from left to right."""
+    labels = [text.get_text() for text in ax.get_xticklabels()]
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    xs, heights = np.concatenate([dot.get_xydata() for dot in dots]).T
+    np.testing.assert_array_equal(xs, ax.get_xticks())
+    filled = [not same_color(dot.get_markerfacecolor(), "white") for dot in dots]
+    return list(zip(labels, heights, filled, strict=True))
+
+
+def test_choices_have_one_panel_per_parameter_in_the_order_of_the_report():
+    display = CalibrationDisplay.from_estimator(Chooser())
+    assert [ax.get_title() for ax in display.axes_] == list(COMPARED)
+    assert display.figure_.axes == display.axes_
+    assert [ax.get_ylabel() for ax in display.axes_] == ["leave-one-out NLL", "", "", ""]
+    reverse = dict(reversed(COMPARED.items()))
+    display = CalibrationDisplay.from_estimator(Chooser(reverse))
+    assert [ax.get_title() for ax in display.axes_] == list(reverse)
+
+
+def test_choices_show_each_value_at_its_nll_and_fill_the_chosen_one():
+    pull, overlap, nearest, scale = CalibrationDisplay.from_estimator(Chooser()).axes_
+    assert panel_dots(scale) == [("0.812", 0.35, True), ("1", 0.4, False)]
+    assert panel_dots(overlap) == [("0", 0.45, False), ("1", 0.4, False), ("4", 0.42, True)]
+    assert panel_dots(nearest) == [("1", 0.6, False), ("2", 0.4, True), ("8", 0.41, False)]
+    # The pull is simplest at infinity, and the more flexible is to the right.
+    assert panel_dots(pull) == [("∞", 0.5, False), ("30", 0.4, True), ("10", 0.3, False)]
+
+
+def test_choices_are_drawn_on_a_given_figure_in_place_of_what_it_showed():
+    figure, _ = plt.subplots()
+    display = CalibrationDisplay.from_estimator(Chooser(), figure=figure)
+    assert display.figure_ is figure
+    assert figure.axes == display.axes_
+    assert len(display.axes_) == len(COMPARED)
+    left, right = figure.subfigures(1, 2)
+    assert display.plot(left) is display
+    assert display.figure_ is left
+    assert left.axes == display.axes_
+    assert not right.axes
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_choices_of_a_fitted_model_are_those_of_its_report():
+    x = np.linspace(0, 1, 80)[:, None]
+    y = np.sin(9 * x[:, 0]) + np.random.default_rng(0).normal(0, 0.1, 80)
+    model = ManyGPRegressor(points_per_expert=20, hyperparameters="shared", random_state=0)
+    report = model.fit(x, y).calibration_report_
+    display = CalibrationDisplay.from_estimator(model)
+    assert display.report is report
+    for ax in display.axes_:
+        compared = [one for one in report.alternatives if one.parameter == ax.get_title()]
+        dots = [(height, filled) for _, height, filled in panel_dots(ax)]
+        assert sorted(dots) == sorted((one.nll, one.chosen) for one in compared)
+
+
+def few_rows(**parameters):
+    x = np.linspace(0, 1, 40)[:, None]
+    model = ManyGPRegressor(random_state=0, prior_mean="zero", **parameters)
+    return model.fit(x, np.sin(9 * x[:, 0]) + np.random.default_rng(0).normal(0, 0.1, 40))
+
+
+FIXED = {
+    "points_per_expert": 20, "overlap": 0.0, "temperature": 1.0, "calibration": "none",
+    "hyperparameters": "shared",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(ManyGPRegressor, id="not fitted"),
+        pytest.param(few_rows, id="one expert"),
+        pytest.param(lambda: few_rows(**FIXED, routing=1), id="nothing is auto"),
+        pytest.param(lambda: few_rows(**FIXED, routing=0.01), id="nothing was compared"),
+    ],
+)
+def test_a_model_that_has_chosen_nothing_says_why(model):
+    with pytest.raises(ValueError, match="nothing by leave-one-out"):
+        CalibrationDisplay.from_estimator(model())
+    assert not plt.get_fignums()
+
+
+def test_choices_without_matplotlib_name_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r'pip install "manygp\[plot\]"'):
+        CalibrationDisplay.from_estimator(Chooser())

@@ -1,4 +1,4 @@
-"""The command line: `manygp bench paper`."""
+"""The command line: `manygp bench paper` and `manygp bench quality`."""
 
 from __future__ import annotations
 

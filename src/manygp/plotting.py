@@ -245,7 +245,7 @@ class CalibrationDisplay:
     def from_estimator(cls, model: Any, *, figure: Figure | SubFigure | None = None) -> Self:
         """Draw the choices of a fitted model."""
         report = getattr(model, "calibration_report_", None)
-        if report is None:
+        if report is None or not report.alternatives:
             raise ValueError(
                 "the model has chosen nothing by leave-one-out: it is not fitted, has one expert, "
                 "or none of its parameters is 'auto'"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp import datasets
+from manygp.data_files import DATA_FILES
 from manygp.experiments.grid import PAPER_TASKS, Configuration, Store, write_atomically
 from manygp.experiments.peers import PEERS, Missing
 from manygp.experiments.published import published
@@ -45,7 +46,7 @@ class Cell(NamedTuple):
 
 def plan(tasks: Iterable[str], models: Iterable[str], n_seeds: int) -> list[Cell]:
     """This library on all seeds, the others on the first."""
-    models = list(models)
+    models, tasks = list(models), list(tasks)
     return [
         Cell(task, model, seed)
         for seed in range(n_seeds)
@@ -85,6 +86,8 @@ def run(
 
     One that takes too long, or fails, is a result too. One that cannot run here is left out.
     """
+    for name in sorted({cell.task for cell in store.missing(cells)} & set(DATA_FILES)):
+        datasets.load(name, data_dir=data_dir)  # a missing file is an error before any work
     for cell in store.missing(cells):
         command = [sys.executable, "-m", __name__, json.dumps(cell), json.dumps(data_dir)]
         try:
@@ -125,8 +128,9 @@ def quality_table(results: list[dict[str, Any]]) -> Table:
                     f"{100 * np.mean([one['interval_coverage'] for one in own]):.1f}%",
                 ]
             )
-    means = [_mean_over_tasks(results, m) for m in METRICS]
-    rows.append(["average", "", "", "", " / ".join(f"{mean:.3f}" for mean in means), ""])
+    if rows:
+        means = [_mean_over_tasks(results, m) for m in METRICS]
+        rows.append(["average", "", "", "", " / ".join(f"{mean:.3f}" for mean in means), ""])
     n_seeds = max(len(_scores(results, task, "manygp")) for task in PAPER_TASKS)
     title = f"RMSE / NLL / ENCE of `ManyGPRegressor()`, mean of {n_seeds} splits"
     return Table(title, header, rows)
@@ -180,7 +184,7 @@ def _shown(result: dict[str, Any] | None) -> str:
     if result is None:
         return "-"
     if "nll" not in result:
-        return str(result["note"])
+        return str(result["note"]).replace("|", "/")
     scores = " / ".join(f"{result[metric]:.3f}" for metric in METRICS)
     return f"{scores} ({result['fit_seconds']:.3g} + {result['predict_seconds']:.3g})"
 

@@ -1,0 +1,439 @@
+"""The default model beside other libraries: its grid, its tables, its command and the peers."""
+
+import csv
+import json
+import re
+import runpy
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("click")
+
+from click.testing import CliRunner
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+from manygp import ManyGPRegressor, cli, datasets
+from manygp.experiments import grid, peers, quality
+from manygp.experiments.published import published
+from manygp.metrics import coverage, ence, nll, rmse
+
+CELLS = [quality.Cell("levy", model, 0) for model in ("exact", "manygp", "svgp", "neighbours")]
+
+
+def result(task="levy", model="manygp", seed=0, **changes):
+    scores = {
+        "rmse": 0.5, "nll": 0.7, "ence": 0.1, "coverage": 0.8, "interval_coverage": 0.9,
+        "fit_seconds": 2.0, "predict_seconds": 0.25, "n_scored": 10, "note": "",
+    }  # fmt: skip
+    return {"task": task, "model": model, "seed": seed, **scores, **changes}
+
+
+def failed(task="levy", model="exact", seed=0, note="failed: MemoryError"):
+    return {"task": task, "model": model, "seed": seed, "note": note}
+
+
+def fake_processes(monkeypatch, answer):
+    """Let `answer(cell)` stand for the process of a cell; the list of cells that were started."""
+    started = []
+
+    def run(command, **options):
+        assert command[:3] == [sys.executable, "-m", "manygp.experiments.quality"]
+        cell = quality.Cell(*json.loads(command[3]))
+        started.append(cell)
+        returncode, stdout, stderr = answer(cell)
+        return subprocess.CompletedProcess(command, returncode, stdout, stderr)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return started
+
+
+def finishes(cell):
+    return 0, json.dumps(result(*cell)) + "\n", ""
+
+
+# The grid.
+
+
+def test_this_library_runs_on_all_seeds_and_the_others_on_the_first():
+    tasks, models = ["levy", "kin40k"], ["exact", "manygp", "svgp"]
+    cells = quality.plan(tasks, models, 3)
+    assert len(cells) == len(set(cells)) == 2 * (3 + 2)
+    for task in tasks:
+        for model in models:
+            seeds = [cell.seed for cell in cells if cell[:2] == (task, model)]
+            assert seeds == ([0, 1, 2] if model == "manygp" else [0])
+    assert [cell.seed for cell in cells] == sorted(cell.seed for cell in cells)
+
+
+def test_finished_cells_are_not_computed_again_and_others_are(tmp_path, monkeypatch):
+    kept = result(*CELLS[1], rmse=0.123)
+    quality.open_store(tmp_path).add(CELLS[1], kept)
+    started = fake_processes(monkeypatch, finishes)
+    seen = []
+    quality.run(quality.open_store(tmp_path), CELLS, None, seen.append)
+    assert started == seen == [CELLS[0], *CELLS[2:]]
+    again = quality.open_store(tmp_path)
+    assert again.read(CELLS) == [kept if cell == CELLS[1] else result(*cell) for cell in CELLS]
+    quality.run(again, CELLS, None, pytest.fail)
+
+
+def test_a_cell_that_is_killed_or_fails_is_noted_and_the_run_goes_on(tmp_path, monkeypatch):
+    def answer(cell):
+        if cell.model == "exact":
+            raise subprocess.TimeoutExpired("python", quality.TIMEOUT)
+        if cell.model == "manygp":
+            return 1, "", "Traceback ...\n  File ...\nMemoryError: 7 GB\n"
+        if cell.model == "svgp":
+            return -9, "", ""
+        return finishes(cell)
+
+    monkeypatch.setattr(quality, "TIMEOUT", 7)
+    fake_processes(monkeypatch, answer)
+    store, seen = quality.open_store(tmp_path), []
+    quality.run(store, CELLS, None, seen.append)
+    assert seen == CELLS
+    assert store.read(CELLS) == [
+        failed(*CELLS[0], "not finished in 7 s"),
+        failed(*CELLS[1], "failed: MemoryError: 7 GB"),
+        failed(*CELLS[2], "failed: no message"),
+        result(*CELLS[3]),
+    ]
+    assert not quality.open_store(tmp_path).missing(CELLS)
+
+
+def test_a_process_that_takes_too_long_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(quality, "TIMEOUT", 0.01)
+    store = quality.open_store(tmp_path)
+    quality.run(store, CELLS[:1], None, lambda cell: None)
+    assert store.read(CELLS) == [failed(*CELLS[0], "not finished in 0.01 s")]
+
+
+def test_a_peer_that_cannot_run_here_is_left_out_and_asked_again(tmp_path, monkeypatch):
+    absent = fake_processes(
+        monkeypatch, lambda c: (0, "", "no") if c.model == "svgp" else finishes(c)
+    )
+    store, seen = quality.open_store(tmp_path), []
+    quality.run(store, CELLS, None, seen.append)
+    assert seen == absent == CELLS
+    assert "svgp" not in {one["model"] for one in store.read(CELLS)}
+    assert quality.open_store(tmp_path).missing(CELLS) == [CELLS[2]]
+
+
+def test_a_cell_runs_in_a_process_of_its_own(tmp_path):
+    cell, store = quality.Cell("ackley1d", "scikit-learn", 1), quality.open_store(tmp_path)
+    quality.run(store, [cell], None, lambda cell: None)
+    (found,) = store.read([cell])
+    data = datasets.split(datasets.load("ackley1d", 1), 1)
+    answer = peers.sklearn_gpr(data.X_train, data.y_train, data.X_test, 1)
+    assert [found[name] for name in cell._fields] == list(cell)
+    assert found["rmse"] == pytest.approx(rmse(data.y_test, answer.mean), rel=1e-6)
+    assert found["nll"] == pytest.approx(nll(data.y_test, answer.mean, answer.std), rel=1e-6)
+
+
+def test_the_process_of_a_peer_that_is_missing_ends_well_and_prints_no_result(monkeypatch, capsys):
+    cell = quality.Cell("rosenbrock", "scikit-learn", 0)  # has too many rows for it
+    monkeypatch.setattr(sys, "argv", ["quality", json.dumps(cell), "null"])
+    monkeypatch.delitem(sys.modules, quality.__name__)  # it runs anew, as a program
+    runpy.run_module(quality.__name__, run_name="__main__")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "at most 5,000 rows" in printed.err
+
+
+@pytest.mark.parametrize("with_interval", [True, False])
+def test_a_cell_scores_the_rows_that_were_answered(with_interval, monkeypatch):
+    data = datasets.split(datasets.load("ackley1d", 3), 3)
+
+    def peer(X, y, X_test, seed):
+        np.testing.assert_array_equal(X, data.X_train)
+        np.testing.assert_array_equal(y, data.y_train)
+        np.testing.assert_array_equal(X_test, data.X_test)
+        assert seed == 3
+        # Of 100 rows the last 20 are above their intervals.
+        ends = (np.full(100, -9.0), np.r_[np.full(80, 9.0), np.full(20, -8.0)])
+        said = (np.full(100, 0.1), np.linspace(0.5, 1.5, 100), 1.23456, 0.5, "a note")
+        return peers.Answer(*said, ends if with_interval else None)
+
+    monkeypatch.setitem(peers.PEERS, "exact", peer)
+    found = quality.run_cell(quality.Cell("ackley1d", "exact", 3), None)
+    asked = (data.y_test[:100], np.full(100, 0.1), np.linspace(0.5, 1.5, 100))
+    assert found == {
+        "task": "ackley1d",
+        "model": "exact",
+        "seed": 3,
+        **{score.__name__: pytest.approx(score(*asked)) for score in (rmse, nll, ence, coverage)},
+        "interval_coverage": pytest.approx(0.8) if with_interval else None,
+        "fit_seconds": 1.235,
+        "predict_seconds": 0.5,
+        "n_scored": 100,
+        "note": "a note",
+    }
+
+
+# The tables.
+
+
+def by_first(table):
+    return {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+
+
+def test_the_quality_table_averages_splits_then_tasks_beside_the_papers_best():
+    results = [
+        result(seed=0, rmse=0.4, nll=0.9, ence=0.1, interval_coverage=0.88),
+        result(seed=1, rmse=0.6, nll=1.1, ence=0.2, interval_coverage=0.94),
+        result("kin40k", rmse=0.1, nll=-0.5, ence=0.05, interval_coverage=0.9),
+        failed("kin40k", "manygp", seed=1),
+        result("kin40k", "exact", rmse=9.0),
+    ]
+    table = quality.quality_table(results)
+    assert table.title == "RMSE / NLL / ENCE of `ManyGPRegressor()`, mean of 2 splits"
+    rows = by_first(table)
+    assert list(rows) == ["levy", "kin40k", "average"]
+    levy, kin40k, average = rows.values()
+    assert levy["paper: best NLL"] == "0.979 (rd-var)"
+    assert re.fullmatch(r"0\.653 \(gp-(pro-)?full\)", levy["paper: best RMSE"])
+    assert kin40k["paper: best RMSE"] == "0.229 (gp-pro-sm)"
+    assert kin40k["paper: best NLL"] == "-0.154 (gp-pro-sm)"
+    assert levy["manygp"] == "**0.500** / **1.000** / **0.150**"
+    assert kin40k["manygp"] == "**0.100** / **-0.500** / **0.050**"
+    assert (levy["90% interval"], kin40k["90% interval"]) == ("91.0%", "90.0%")
+    assert average["manygp"] == "0.300 / 0.250 / 0.100"
+    for row in (levy, kin40k):
+        own = [published()[row["task"], "bt-ent-c", m] for m in ("rmse", "nll", "ence")]
+        assert row["paper: GP-pro-c"] == " / ".join(f"{value:.3f}" for value in own)
+
+
+def test_the_papers_best_are_the_lowest_of_its_columns_on_every_task():
+    rows = by_first(quality.quality_table([result(task) for task in grid.PAPER_TASKS]))
+    for task in grid.PAPER_TASKS:
+        for metric in ("rmse", "nll"):
+            value, model = rows[task][f"paper: best {metric.upper()}"].split()
+            columns = {k[1]: v for k, v in published().items() if k[0::2] == (task, metric)}
+            assert float(value) == min(columns.values()) == columns[model.strip("()")]
+
+
+def test_the_peer_table_shows_the_first_split_with_notes_and_gaps():
+    results = [
+        result("levy", "exact", rmse=0.45678, fit_seconds=12.345, predict_seconds=0.01234),
+        result("levy", "manygp"),
+        result("levy", "manygp", seed=1, rmse=99.0),
+        result("kin40k", "manygp", nll=-1.0),
+        failed("kin40k", "exact", note="not finished in 600 s"),
+        result("kin40k", "gpboost", interval_coverage=None),
+    ]
+    table = quality.peer_table(results)
+    names = ["manygp", "exact GP, shared kernel", "GPBoost, Vecchia"]
+    assert table.header == ["task", *names]
+    assert table.rows == [
+        ["levy", "0.500 / 0.700 / 0.100 (2 + 0.25)", "0.457 / 0.700 / 0.100 (12.3 + 0.0123)", "-"],
+        [
+            "kin40k",
+            "0.500 / -1.000 / 0.100 (2 + 0.25)",
+            "not finished in 600 s",
+            "0.500 / 0.700 / 0.100 (2 + 0.25)",
+        ],
+    ]
+
+
+def test_every_peer_has_a_name_for_its_column():
+    assert list(quality.NAMES) == list(peers.PEERS)
+
+
+def test_results_and_tables_are_written(tmp_path):
+    results = [result(), failed(model="svgp"), result(model="exact", interval_coverage=None)]
+    assert quality.write(tmp_path, results) == [tmp_path / "results.csv", tmp_path / "tables.md"]
+    with (tmp_path / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows] == ["manygp", "svgp", "exact"]
+    assert float(rows[0]["rmse"]) == 0.5
+    assert (rows[1]["rmse"], rows[1]["note"]) == ("", "failed: MemoryError")
+    text = (tmp_path / "tables.md").read_text()
+    for table in (quality.quality_table(results), quality.peer_table(results)):
+        assert table.markdown() in text
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        pytest.param([result(model="exact")], id="another library alone"),
+        pytest.param([failed(model="manygp")], id="failed"),
+        pytest.param([], id="nothing could run"),
+    ],
+)
+def test_tables_without_a_score_of_this_library_average_nothing(results, tmp_path):
+    quality.write(tmp_path, results)
+    assert "nan" not in (tmp_path / "tables.md").read_text()
+
+
+# The command.
+
+
+def test_the_command_knows_the_tasks_and_models_of_the_study():
+    assert cli.PAPER_TASKS == grid.PAPER_TASKS
+    assert list(cli.QUALITY_MODELS) == list(peers.PEERS)
+
+
+@pytest.mark.parametrize(
+    ("options", "known"),
+    [(["--tasks", "levy,nix"], cli.PAPER_TASKS), (["--models", "nix"], cli.QUALITY_MODELS)],
+)
+def test_the_command_lists_what_it_knows(options, known, tmp_path):
+    folder = tmp_path / "r"
+    shown = CliRunner().invoke(cli.main, ["bench", "quality", "--results", str(folder), *options])
+    assert shown.exit_code == 2
+    assert f"unknown name 'nix'; the known ones are {', '.join(known)}" in shown.output
+    assert not folder.exists()
+
+
+def test_the_command_computes_what_is_missing_and_writes_all_that_was_asked(tmp_path, monkeypatch):
+    folder = tmp_path / "r"
+    kept = quality.Cell("levy", "manygp", 0)
+    quality.open_store(folder).add(kept, result(*kept, rmse=0.123))
+    command = ["bench", "quality", "--results", str(folder), "--tasks", "levy"]
+    command += ["--models", "manygp, svgp", "--seeds", "2"]
+    started = fake_processes(monkeypatch, finishes)
+    shown = CliRunner().invoke(cli.main, command)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.split() == [str(folder / "results.csv"), str(folder / "tables.md")]
+    assert started == [quality.Cell("levy", "svgp", 0), quality.Cell("levy", "manygp", 1)]
+    assert len((folder / "results.csv").read_text().splitlines()) == 1 + 3
+    assert "0.123" in (folder / "tables.md").read_text()
+    assert CliRunner().invoke(cli.main, command).exit_code == 0
+    assert len(started) == 2
+
+
+def test_the_command_refuses_a_folder_of_another_configuration(tmp_path):
+    grid.Store(tmp_path, grid.Configuration(n_rows=300), grid.Cell)
+    shown = CliRunner().invoke(cli.main, ["bench", "quality", "--results", str(tmp_path)])
+    assert shown.exit_code == 1
+    assert "another configuration" in shown.output
+
+
+def test_a_missing_data_file_is_an_error_of_the_command_and_not_a_result(tmp_path, monkeypatch):
+    folder, cell = tmp_path / "r", quality.Cell("kin40k", "manygp", 0)
+    problem = "FileNotFoundError: kin40k.csv.gz is missing; get it from ..."
+    fake_processes(monkeypatch, lambda cell: (1, "", problem))
+    command = ["bench", "quality", "--results", str(folder), "--data-dir", str(tmp_path)]
+    command += ["--tasks", "kin40k", "--models", "manygp", "--seeds", "1"]
+    shown = CliRunner().invoke(cli.main, command)
+    # With the file in place the same command is to compute the cell.
+    assert quality.open_store(folder).missing([cell]) == [cell]
+    assert "kin40k.csv.gz is missing" in shown.output
+
+
+# The peers.
+
+
+def smooth(n=120, n_test=40):
+    """A noisy function of two columns in [0, 1], standardised: X, y, X_test, y_test."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(n + n_test, 2))
+    y = np.sin(6 * X[:, 0]) + np.cos(4 * X[:, 1]) + rng.normal(0, 0.1, len(X))
+    y = (y - y.mean()) / y.std()
+    return X[:n], y[:n], X[n:], y[n:]
+
+
+def check_sensible(answer, y_test):
+    assert answer.mean.shape == answer.std.shape == y_test.shape
+    assert np.isfinite(answer.mean).all()
+    assert np.isfinite(answer.std).all()
+    assert (answer.std > 0).all()
+    assert answer.fit_seconds > 0
+    assert answer.predict_seconds > 0
+    assert rmse(y_test, answer.mean) < y_test.std()
+
+
+@pytest.mark.parametrize("name", ["exact", "neighbours", "scikit-learn", *cli.QUALITY_MODELS[:3]])
+def test_peers_predict_better_than_the_mean_with_a_positive_std(name, monkeypatch):
+    small = partial(ManyGPRegressor, points_per_expert=40)  # three experts, not one
+    monkeypatch.setattr(peers, "ManyGPRegressor", small)
+    monkeypatch.setattr(peers, "NEIGHBOURS", 30)
+    X, y, X_test, y_test = smooth()
+    answer = peers.PEERS[name](X, y, X_test, 0)
+    check_sensible(answer, y_test)
+    if name.startswith("manygp"):
+        lower, upper = answer.interval
+        assert (lower < upper).all()
+        assert np.mean((lower <= y_test) & (y_test <= upper)) > 0.7
+        assert re.search(r"\bnearest \d", answer.note)
+        assert ("temperature None" in answer.note) == (name != "manygp")
+    else:
+        assert answer.interval is None
+        assert answer.note == ""
+
+
+def test_this_library_with_one_expert_has_an_interval_and_nothing_to_note():
+    X, y, X_test, y_test = smooth(60)
+    answer = peers.many(X, y, X_test, 0)
+    check_sensible(answer, y_test)
+    assert answer.note == ""
+    assert (answer.interval[0] < answer.interval[1]).all()
+
+
+def test_an_exact_gp_is_scikit_learns_at_the_same_kernel():
+    X, y, X_test, _ = smooth()
+    found = peers.exact(X, y, X_test, 0)
+    shared = peers._shared(X, y, 0)
+    signal, noise = shared.left, shared.right
+    kernel = ConstantKernel(signal.left.variance) * Matern(signal.right.length_scale, nu=2.5)
+    kernel += WhiteKernel(noise.variance)
+    model = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(X, y)
+    mean, std = model.predict(X_test, return_std=True)
+    np.testing.assert_allclose(found.mean, mean, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.std, std, rtol=0, atol=1e-6)
+
+
+def test_more_neighbours_than_rows_are_an_exact_gp_and_fewer_are_not(monkeypatch):
+    X, y, X_test, _ = smooth(60)
+    exact = peers.exact(X, y, X_test, 0)
+    near = peers.neighbours(X, y, X_test, 0)
+    np.testing.assert_allclose(near.mean, exact.mean, atol=1e-7)
+    np.testing.assert_allclose(near.std, exact.std, atol=1e-7)
+    monkeypatch.setattr(peers, "NEIGHBOURS", 5)
+    few = peers.neighbours(X, y, X_test, 0)
+    assert (few.std > exact.std - 1e-7).all()  # who knows less is less certain
+    assert np.abs(few.mean - exact.mean).max() > 1e-3
+
+
+def test_costly_peers_answer_the_first_rows_and_scikit_learn_refuses_many(monkeypatch):
+    X, y, X_test, _ = smooth(60)
+    whole = peers.exact(X, y, X_test, 0)
+    monkeypatch.setattr(peers, "MOST_EXACT_ROWS", 8)
+    for peer in (peers.exact, peers.neighbours):
+        np.testing.assert_allclose(peer(X, y, X_test, 0).mean, whole.mean[:8], atol=1e-7)
+    with pytest.raises(peers.Missing, match="at most 8 rows"):
+        peers.sklearn_gpr(X, y, X_test, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "library"), [("gpboost", "gpboost"), ("svgp", "torch"), ("svgp", "gpytorch")]
+)
+def test_a_library_that_is_not_installed_is_named(name, library, monkeypatch):
+    others = {"gpboost", "torch", "gpytorch"} - {library}
+    for other in others:
+        monkeypatch.setitem(sys.modules, other, object())
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(peers.Missing, match=f"^{library} is not installed$"):
+        peers.PEERS[name](*smooth(60)[:3], 0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_gpboost_predicts_better_than_the_mean_with_a_positive_std():
+    pytest.importorskip("gpboost", reason="GPBoost is not installed")
+    X, y, X_test, y_test = smooth()
+    check_sensible(peers.gpboost(X, y, X_test, 0), y_test)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_svgp_predicts_better_than_the_mean_with_a_positive_std(monkeypatch):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("gpytorch", reason="GPyTorch is not installed")
+    monkeypatch.setattr(peers, "INDUCING", 30)
+    monkeypatch.setattr(peers, "STEPS", 200)
+    X, y, X_test, y_test = smooth()
+    check_sensible(peers.svgp(X, y, X_test, 0), y_test)
