@@ -404,6 +404,7 @@ def test_costly_peers_answer_the_first_rows_and_scikit_learn_refuses_many(monkey
     X, y, X_test, _ = smooth(60)
     whole = peers.exact(X, y, X_test, 0)
     monkeypatch.setattr(peers, "MOST_EXACT_ROWS", 8)
+    monkeypatch.setattr(peers, "MOST_LOCAL_ROWS", 8)
     for peer in (peers.exact, peers.neighbours):
         np.testing.assert_allclose(peer(X, y, X_test, 0).mean, whole.mean[:8], atol=1e-7)
     with pytest.raises(peers.Missing, match="at most 8 rows"):

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
-from manygp import ManyGPRegressor, judging, metrics, progress, selection, workshop
+from manygp import ManyGPRegressor, fitting, judging, metrics, progress, selection, workshop
 from manygp.calibration import Information, Recalibration
 from manygp.committee import Committee, Layout
 from manygp.kernel import metric, split_noise
@@ -13,7 +13,7 @@ from manygp.kernels import Constant, Matern, White
 from manygp.labels import LABELS
 from manygp.likelihood import TrainingData
 from manygp.partition import PARTITIONS
-from manygp.selection import _gains, _recalibrate
+from manygp.selection import _gains, _recalibrate, prefers
 from manygp.weighting import TEMPERED
 from manygp.workshop import Workshop
 
@@ -703,3 +703,37 @@ def test_a_wrong_parameter_is_refused_before_any_work(parameter, value):
 def test_the_refusal_says_what_would_be_right(parameter):
     with pytest.raises(ValueError, match="'auto'"):
         model(**{parameter: "x"}).fit(X, y)
+
+
+# The shared kernel
+
+
+def test_of_two_kernels_the_one_that_predicts_better_is_preferred():
+    far, near = make_workshop(), make_workshop()
+    far.kernel = split_noise(Constant(1.0) * Matern((50.0, 50.0)) + White(0.9))
+    near.kernel = split_noise(Constant(1.0) * Matern((1.0, 1.0)) + White(0.1))
+    space = model(overlap=0)._space()
+    for first, second, expected in ((far, near, True), (near, far, False), (near, near, False)):
+        better, alternatives = prefers(first, second, space, np.random.default_rng(0))
+        assert better is expected
+        assert [one.chosen for one in alternatives] == [not expected, expected]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_from_two_blocks_of_rows_on_there_is_a_second_kernel(monkeypatch, seed):
+    monkeypatch.setattr(fitting, "SHARED_ROWS", 75)
+    fitted = model(overlap=0, random_state=seed).fit(X, y)
+    kernels = alternatives(fitted.calibration_report_, "kernel")
+    assert [one.value for one in kernels] == ["far", "near"]
+    assert sum(one.chosen for one in kernels) == 1
+    shared = model(overlap=0, random_state=seed, hyperparameters="shared").fit(X, y)
+    assert (shared.kernel_ == fitted.kernel_) == kernels[0].chosen
+    monkeypatch.setattr(fitting, "SHARED_ROWS", 76)
+    assert alternatives(model(overlap=0).fit(X, y).calibration_report_, "kernel") == []
+
+
+def test_what_is_given_as_hyperparameters_has_no_second_kernel(monkeypatch):
+    monkeypatch.setattr(fitting, "SHARED_ROWS", 20)
+    for hyperparameters in ("shared", "hierarchical"):
+        fitted = model(hyperparameters=hyperparameters, overlap=0).fit(X, y)
+        assert alternatives(fitted.calibration_report_, "kernel") == []

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from manygp.expert import TOLERANCE, fit_kernel, maximise
-from manygp.kernel import Sum
+from manygp.kernel import Sum, metric
 from manygp.likelihood import TrainingData
 from manygp.parallel import thread_map
+from manygp.partition import balltree
 from manygp.types import Array, IndexArray, Pull
 
 # The shared kernel is fitted on this many blocks of random rows, whatever n is.
@@ -33,8 +34,9 @@ def fit_shared(
     rng: np.random.Generator,
     n_jobs: int | None,
     limit: bool = True,
+    local: bool = False,
 ) -> Sum:
-    """One kernel for all rows, of highest likelihood summed over a few random blocks of them.
+    """One kernel for all rows, of highest likelihood summed over a few blocks of them.
 
     Parameters
     ----------
@@ -47,10 +49,17 @@ def fit_shared(
     n_jobs : int or None
     limit : bool
         Whether BLAS runs on one thread in each of the blocks.
+    local : bool
+        Whether blocks are of rows that are near each other in the metric of `kernel`, and show
+        what varies over short distances, or of rows at random.
     """
     n = len(data.X)
     n_blocks = min(SHARED_BLOCKS, max(1, n // SHARED_ROWS))
-    blocks = np.array_split(rng.permutation(n)[: n_blocks * SHARED_ROWS], n_blocks)
+    if local:
+        parts = balltree(data.X * metric(kernel, data.X.shape[1]), n // SHARED_ROWS, rng)
+        blocks = [parts[i] for i in rng.permutation(len(parts))[:n_blocks]]
+    else:
+        blocks = np.array_split(rng.permutation(n)[: n_blocks * SHARED_ROWS], n_blocks)
     starts = random_starts(kernel, n_restarts, rng)
     likelihoods = [data.likelihood(block) for block in blocks]
     free = np.zeros(kernel.n_free)

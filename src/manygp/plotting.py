@@ -262,15 +262,16 @@ class CalibrationDisplay:
         self.axes_ = list(figure.subplots(1, len(panels), squeeze=False)[0])
         for ax, (name, alternatives) in zip(self.axes_, panels.items(), strict=True):
             _lighten(ax)
-            ordered = sorted(
-                alternatives, key=lambda one: -one.value if name == "pull" else one.value
-            )
+            ordered = alternatives  # names stand as they were compared, numbers in their order
+            if all(isinstance(one.value, int | float) for one in alternatives):
+                sign = -1 if name == "pull" else 1  # the simpler first
+                ordered = sorted(alternatives, key=lambda one: sign * one.value)
             heights = [one.nll for one in ordered]
             ax.plot(heights, color="0.7", lw=1)
             for i, one in enumerate(ordered):
                 face = _BLUE if one.chosen else "white"
                 ax.plot(i, one.nll, "o", color=_BLUE, markerfacecolor=face)
-            labels = ["∞" if one.value == np.inf else f"{one.value:.3g}" for one in ordered]
+            labels = [_short(one.value) for one in ordered]
             ax.set_xticks(range(len(ordered)), labels)
             ax.set(title=name, xlim=(-0.5, len(ordered) - 0.5))
             ax.margins(y=0.15)
@@ -278,6 +279,12 @@ class CalibrationDisplay:
         self.axes_[0].set_ylabel("leave-one-out NLL")
         self.figure_ = figure
         return self
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, int | float):
+        return "∞" if value == np.inf else f"{value:.3g}"
+    return str(value)
 
 
 def _new_axes(width: float, height: float) -> Axes:

@@ -27,6 +27,8 @@ from manygp.selection import (
     OVERLAP_LADDER,
     PULL_LADDER,
     STRENGTHS,
+    Alternative,
+    prefers,
     select,
 )
 from manygp.types import Array, Calibration, IndexArray
@@ -246,11 +248,10 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         constant_mean = PRIOR_MEANS.get(self.prior_mean, n_parts > 1 and not dependent)
         data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean)
 
-        columns = np.ones(d)
         shared = n_parts > 1 and space.pulls[0] != 0.0
         if shared:  # one kernel first, and the parts in its metric
             kernel = self._shared_kernel(data, kernel, rng)
-            columns = metric(kernel, d)
+        columns = metric(kernel, d) if shared else np.ones(d)
         parts = partition(Z * columns, n_parts, rng)
         _check_parts(parts, n)
         alone = len(set(map(id, parts))) == 1
@@ -261,16 +262,30 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
                 f"aggregation={self.aggregation!r} needs one kernel for all experts: set "
                 "hyperparameters='shared'"
             )
-        workshop = Workshop(
-            data,
-            Layout.of(Z * columns, parts, columns),
-            kernel,
-            [fitting.random_starts(kernel, self.n_restarts_optimizer, rng) for _ in parts],
-            rng.permutation(n)[: n // n_parts] if space.aggregation is grbcm else None,
-            self.n_jobs,
-            progress.bar if self.verbose else progress.silent,
-        )
-        committee, choice, report = select(workshop, space, rng)
+
+        def workshop_of(kernel: Sum, parts: list[IndexArray], columns: Array) -> Workshop:
+            return Workshop(
+                data,
+                Layout.of(Z * columns, parts, columns),
+                kernel,
+                [fitting.random_starts(kernel, self.n_restarts_optimizer, rng) for _ in parts],
+                rng.permutation(n)[: n // n_parts] if space.aggregation is grbcm else None,
+                self.n_jobs,
+                progress.bar if self.verbose else progress.silent,
+            )
+
+        workshop = workshop_of(kernel, parts, columns)
+        kernels: list[Alternative] = []
+        if self.hyperparameters == "auto" and not alone and n >= 2 * fitting.SHARED_ROWS:
+            near = self._shared_kernel(data, kernel, rng, local=True)
+            other = workshop_of(near, parts, columns)
+            better, kernels = prefers(workshop, other, space, rng)
+            if better:
+                kernel, columns = near, metric(near, d)
+                parts = partition(Z * columns, n_parts, rng)
+                _check_parts(parts, n)
+                workshop = workshop_of(kernel, parts, columns)
+        committee, choice, report = select(workshop, space, rng, kernels)
         self._committee, self._choice = committee, choice
         self.experts_ = committee.experts
         self.kernel_ = committee.experts[0].kernel if alone else kernel
@@ -285,9 +300,16 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         return self
 
     def _shared_kernel(
-        self, data: TrainingData, kernel: Sum, rng: np.random.Generator, limit: bool = True
+        self,
+        data: TrainingData,
+        kernel: Sum,
+        rng: np.random.Generator,
+        limit: bool = True,
+        local: bool = False,
     ) -> Sum:
-        return fitting.fit_shared(data, kernel, self.n_restarts_optimizer, rng, self.n_jobs, limit)
+        return fitting.fit_shared(
+            data, kernel, self.n_restarts_optimizer, rng, self.n_jobs, limit, local
+        )
 
     def _space(self) -> Space:
         """What the parameters leave to choose."""

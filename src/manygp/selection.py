@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,6 +61,7 @@ class CalibrationReport(NamedTuple):
     ----------
     chosen : dict
         Values by parameter: pull, overlap, temperature, strength, nearest, scale, power.
+        (Which kernel was taken, of rows far from each other or near, only `alternatives` say.)
     alternatives : tuple of Alternative
         Those that were compared, and their scores.
     n_rows : int
@@ -81,8 +82,21 @@ class CalibrationReport(NamedTuple):
         return "\n".join(lines)
 
 
+def prefers(
+    first: Workshop, second: Workshop, space: Space, rng: np.random.Generator
+) -> tuple[bool, list[Alternative]]:
+    """Whether the second of two workshops, with the same parts, has the better shared kernel."""
+    jury = jury_of(first, rng)
+    nll = [judge(one, space, jury, np.inf, space.overlaps[0]).best_nll for one in (first, second)]
+    better = _gains(*nll)
+    return better, [
+        Alternative("kernel", name, float(one.mean()), chosen)
+        for name, one, chosen in zip(("far", "near"), nll, (not better, better), strict=True)
+    ]
+
+
 def select(
-    workshop: Workshop, space: Space, rng: np.random.Generator
+    workshop: Workshop, space: Space, rng: np.random.Generator, kernels: Iterable[Alternative] = ()
 ) -> tuple[Committee, Choice, CalibrationReport | None]:
     """The committee of lowest leave-one-out NLL, its rules and their recalibration.
 
@@ -129,7 +143,7 @@ def select(
         "scale": recalibration.scale,
         "power": recalibration.power,
     }
-    report = CalibrationReport(chosen, tuple(alternatives), len(variance))
+    report = CalibrationReport(chosen, (*kernels, *alternatives), len(variance))
     rules = rules_of(space, rule)._replace(recalibration=recalibration)
     return committee, Choice(rules, rule.nearest, conformity), report
 
