@@ -26,7 +26,7 @@ from manygp.experiments.tables import (
 
 REGIME_TITLES = {
     "independent": "Independent hyperparameters (the paper's)",
-    "hierarchical": "Hierarchical hyperparameters, parts in the shared kernel's metric",
+    "hierarchical": "Hierarchical hyperparameters",
 }
 CAPTIONS = {
     "analyse": "Reliability of GP-pro, GP-pro-full and GP-full: mean over the seeds, bin by bin.",
