@@ -361,14 +361,9 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
     def _rules(self) -> tuple[Rules, int | None]:
         """The parameters' rules where they say, else those that fit has chosen."""
         space, choice = self._space(), self._choice
-        rules, k = (
-            Rules(
-                weighting_of(self.weighting, space.temperatures[0]),
-                space.calibrations[0],
-                space.aggregation,
-            ),
-            space.nearest[0],
-        )
+        weighting = weighting_of(self.weighting, space.temperatures[0])
+        rules = Rules(weighting, space.calibrations[0], space.aggregation)
+        k = space.nearest[0]
         if self._alone:
             return rules._replace(calibration=none) if space.recalibrate else rules, None
         if len(space.temperatures) > 1:

@@ -129,7 +129,7 @@ def select(
         scores = judge(workshop, space, jury, pull, overlap)
     rule = scores.rules[scores.best]
     squares, variance = scores.squares[scores.best], scores.variance[scores.best]
-    alternatives += _neighbouringrules_of(scores, rule)
+    alternatives += _neighbouring_rules(scores, rule)
     recalibration = Recalibration()
     if space.recalibrate:
         recalibration = _recalibrate(squares, variance, alternatives)
@@ -225,7 +225,7 @@ def _sufficient(
     return 1 + int(np.argmax(neglected <= (space.tolerance or 0.0) + 1e-12))
 
 
-def _neighbouringrules_of(scores: Scores, rule: Rule) -> list[Alternative]:
+def _neighbouring_rules(scores: Scores, rule: Rule) -> list[Alternative]:
     """The rules that differ from the chosen one in one parameter."""
     found = []
     for name, field in (
