@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from manygp.parallel import thread_map
 from manygp.types import Array, ExpertPredictions, Gaussian, IndexArray
 
 # Rows that one expert is asked about at a time, and numbers in the arrays of one block of rows.
-CHUNK_ROWS, BLOCK_NUMBERS, BLOCK_ROWS = 512, 2**21, 2**15
+CHUNK_ROWS, BLOCK_NUMBERS, BLOCK_ROWS = 512, 2**21, 2**18
 # An expert's neighbours are sought in this many times as many rows of the nearest other parts.
 CANDIDATES = 8
 
@@ -173,10 +174,12 @@ class Committee:
         if left_out is not None:  # an expert's mean changes with its rows
             prior_mean = np.array(np.broadcast_to(prior_mean, (len(seats), n, n_targets)))
 
+        scratch = _Scratch()
+
         def ask(task: tuple[Expert, list[Any], IndexArray]) -> None:
             expert, where, rows = task
             left = None if left_out is None else left_out[rows]
-            said = _opinion(expert, X[rows], left, with_variance)
+            said = _opinion(expert, X[rows], left, with_variance, scratch.work)
             for seat in where:
                 mean[:, seat, rows] = said[0].T
                 if with_variance:
@@ -193,7 +196,7 @@ class Committee:
             covariance = between_experts(self.experts, X, everyone, left_out, parallel_map)
         central: list[Gaussian | None] = [None] * n_targets
         if self.communication is not None and with_variance:
-            m, v, _, _ = _opinion(self.communication, X, left_out, True)
+            m, v, _, _ = _opinion(self.communication, X, left_out, True, Workspace())
             central = [Gaussian(one, v) for one in m.T]
         return [
             ExpertPredictions(
@@ -226,8 +229,15 @@ class Committee:
                 yield self.experts[m], [pairs % near.shape[1]], pairs // near.shape[1]
 
 
+class _Scratch(threading.local):
+    """A workspace for each thread."""
+
+    def __init__(self) -> None:
+        self.work = Workspace()
+
+
 def _opinion(
-    expert: Expert, X: Array, left_out: IndexArray | None, with_variance: bool
+    expert: Expert, X: Array, left_out: IndexArray | None, with_variance: bool, work: Workspace
 ) -> tuple[Array, ...]:
     """Mean (N, t), variance, prior variance (N,), prior mean (N, t) of one expert.
 
@@ -240,15 +250,14 @@ def _opinion(
         own = leave_one_out(expert, known[inside])
         if len(outside) == 0:
             return own
-        others = _opinion(expert, X[outside], None, True)
+        others = _opinion(expert, X[outside], None, True, work)
         order = np.argsort(np.concatenate([inside, outside]))
         return tuple(np.concatenate(pair)[order] for pair in zip(own, others, strict=True))
     n = len(X)
-    filled = np.concatenate([X, X[-1:].repeat(-n % TILE, axis=0)])
+    filled = X[np.minimum(np.arange(n + -n % TILE), n - 1)]
     chunks = [
         predict_expert(expert, filled[i : i + CHUNK_ROWS], work, with_variance)
         for i in range(0, len(filled), CHUNK_ROWS)
-        for work in [Workspace((min(CHUNK_ROWS, len(filled) - i), len(expert.whitener)))]
     ]
     said = tuple(np.concatenate(column)[:n] for column in zip(*chunks, strict=True))
     return *said, np.broadcast_to(expert.mean, said[0].shape)

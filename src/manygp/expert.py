@@ -200,9 +200,8 @@ def predict_expert(
     """Posterior mean (N, t), latent variance (N,) and prior variance (N,) at the rows of X.
 
     Without variance the last two are empty, and nothing of order n^2 is computed.
-    `work` has the shape (N, n').
     """
-    work.reset()
+    work.reset((len(X), len(expert.whitener)))
     signal = expert.kernel.left
     k = signal.cross(X, _padded_rows(expert), work)
     if k.shape != work.shape:  # a constant kernel

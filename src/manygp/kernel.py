@@ -32,19 +32,25 @@ class Workspace:
     Allocating fresh arrays costs more than the arithmetic on them at the size of an expert.
     """
 
-    def __init__(self, shape: tuple[int, int]) -> None:
+    def __init__(self, shape: tuple[int, int] = (0, 0)) -> None:
         self.shape = shape
         self._arrays: list[Array] = []
         self._used = 0
 
-    def reset(self) -> None:
+    def reset(self, shape: tuple[int, int] | None = None) -> None:
+        """Take all arrays back, and hand them out in another shape if one is given."""
         self._used = 0
+        self.shape = shape or self.shape
 
     def take(self) -> Array:
+        rows, columns = self.shape
+        size = rows * columns
         if self._used == len(self._arrays):
-            self._arrays.append(np.empty(self.shape))
+            self._arrays.append(np.empty(size))
+        elif len(self._arrays[self._used]) < size:
+            self._arrays[self._used] = np.empty(size)
         self._used += 1
-        return self._arrays[self._used - 1]
+        return self._arrays[self._used - 1][:size].reshape(rows, columns)
 
 
 class Kernel(ABC):

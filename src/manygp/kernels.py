@@ -90,16 +90,18 @@ class Stationary(Kernel):
     def squared_distances(self, Z1: Array, Z2: Array, out: Array) -> Array:
         """|z1|^2 + |z2|^2 - 2 z1.z2 as one matrix product of the rows (-2 z1, |z1|^2, 1)."""
         shift = Z2.mean(axis=0)  # keeps the squares small: less cancellation
-        Z1, Z2 = Z1 - shift, Z2 - shift
-        square2 = np.einsum("ij,ij->i", Z2, Z2)[:, None]
-        if square2.max() > LARGEST_SQUARE:
+        d = len(shift)
+        left, right = np.ones((len(Z1), d + 2)), np.ones((len(Z2), d + 2))
+        Z1 = np.subtract(Z1, shift, out=left[:, :d])
+        Z2 = np.subtract(Z2, shift, out=right[:, :d])
+        np.einsum("ij,ij->i", Z2, Z2, out=right[:, d + 1])
+        if right[:, d + 1].max() > LARGEST_SQUARE:
             return cdist(Z1, Z2, "sqeuclidean", out=out)
-        square1 = np.einsum("ij,ij->i", Z1, Z1)[:, None]
-        left = np.hstack([-2 * Z1, square1, np.ones((len(Z1), 1))])
-        right = np.hstack([Z2, np.ones((len(Z2), 1)), square2]).T
+        np.einsum("ij,ij->i", Z1, Z1, out=left[:, d])
+        Z1 *= -2
         step = TILE if len(Z1) % TILE == 0 else len(Z1)
-        for start in range(0, len(Z1), step):
-            np.matmul(left[start : start + step], right, out=out[start : start + step])
+        tiles = out.reshape(-1, step, len(Z2))
+        np.matmul(left.reshape(-1, step, d + 2), right.T, out=tiles)
         return np.maximum(out, 0.0, out=out)
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:

@@ -26,22 +26,19 @@ def thread_map(
         if n_threads == 1:
             yield map
             return
-        pool = ThreadPoolExecutor(n_threads)
+        pool = ThreadPoolExecutor(n_threads, initializer=limit_thread if limit else None)
         try:
-            yield lambda function, items: pool.map(
-                lambda item: limited(limit, function, item), items
-            )
+            yield pool.map
         finally:  # after an interrupt, what has not begun is not begun
             pool.shutdown(cancel_futures=True)
 
 
-def limited(limit: bool, function: Callable[..., R], *arguments: Any) -> R:
-    """Call with BLAS on one thread, in a worker that the caller's limit may not reach.
+def limit_thread() -> None:
+    """BLAS on one thread in a new thread, which the limit of its creator may not reach.
 
-    It does not reach other threads where BLAS runs on OpenMP.
+    It does not where BLAS runs on OpenMP.
     """
-    with _controller().limit(limits=1, user_api="blas") if limit else nullcontext():
-        return function(*arguments)
+    _controller().limit(limits=1, user_api="blas")
 
 
 _lock = threading.Lock()
