@@ -16,8 +16,7 @@ from manygp.types import Array, IndexArray
 # Rounding may leave a posterior variance at or below zero; relative to the prior variance.
 SMALLEST_VARIANCE = 1e-14
 SMALLEST_PRIOR = 1e-200
-# Relative improvement of the likelihood at which the fit of one of many experts stops. A smaller
-# one costs up to twice the evaluations and changes no score by more than 0.002.
+# Relative improvement of the likelihood at which the fit of one of many experts stops.
 TOLERANCE = 1e-7
 
 
@@ -103,11 +102,11 @@ def maximise(
     likelihoods : list of Likelihood
         Blocks of rows that share the hyperparameters.
     kernel : Sum
-        First start, and centre of the pull.
+        Centre of the pull.
     precision : ndarray of shape (p,)
         Precision of the pull on each element of theta; 0 for none, infinity to hold it.
     starts : ndarray of shape (r, p)
-        Further starts.
+        Values of theta to start from.
     tolerance : float
         Relative improvement at which to stop.
     evaluate : callable
@@ -144,7 +143,7 @@ def maximise(
             best, best_theta = value, theta.copy()
         return -value, -gradient
 
-    for start in [centre, *starts]:
+    for start in np.clip(starts, *bounds.T):
         options = {"ftol": tolerance}
         minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return kernel.with_theta(best_theta), n_evaluations

@@ -13,7 +13,7 @@ from manygp.workshop import Workshop
 
 # Committees are judged on so many rows, of all experts or of those in some regions. Experts learn
 # their hyperparameters without the rows of the fold that judges them.
-JUDGED_ROWS, JUDGED_EXPERTS, REGIONS, FOLDS = 2000, 128, 16, 4
+JUDGED_ROWS, JUDGED_EXPERTS, REGIONS, FOLDS = 2000, 64, 8, 4
 # The smallest and largest scale of variances that is believed.
 SCALES = (1e-3, 1e3)
 

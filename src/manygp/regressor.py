@@ -268,7 +268,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
                 data,
                 Layout.of(Z * columns, parts, columns),
                 kernel,
-                [fitting.random_starts(kernel, self.n_restarts_optimizer, rng) for _ in parts],
+                [fitting.starts_of(kernel, self.n_restarts_optimizer, rng) for _ in parts],
                 rng.permutation(n)[: n // n_parts] if space.aggregation is grbcm else None,
                 self.n_jobs,
                 progress.bar if self.verbose else progress.silent,

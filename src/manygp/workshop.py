@@ -24,7 +24,7 @@ class Workshop:
     kernel : Sum
         The shared kernel, or the start of independent fits.
     starts : list of ndarray of shape (r, p)
-        Further starts of each part.
+        Where the fit of each part starts from.
     communication : ndarray of indices, optional
         Rows that all experts are to know.
     n_jobs : int or None
@@ -108,7 +108,7 @@ class Workshop:
             parts = [self.layout.parts[m] for m in missing]
             if judges is not None:
                 parts = [part[~np.isin(part, judges)] for part in parts]
-            starts = [self.starts[m] for m in missing]
+            starts = self._starts(missing)
             found = fit_kernels(
                 self.data,
                 parts,
@@ -121,6 +121,13 @@ class Workshop:
             )
             fits.update(zip(missing, found, strict=True))
         return fits
+
+    def _starts(self, members: list[int]) -> list[Array]:
+        """Where fits start: where the last one of the part has ended, whatever its pull."""
+        found = dict(enumerate(self.starts))
+        for _, fits in self._kernels.values():
+            found |= {m: kernel.theta[None] for m, (kernel, n) in fits.items() if n}
+        return [found[m] for m in members]
 
     def _nearest_rows(self, m: int, count: int) -> IndexArray:
         if (m, count) not in self._neighbours:
