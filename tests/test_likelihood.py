@@ -18,7 +18,6 @@ from test_kernels import CASES, FIXED, rows
 SIGNALS = [name for name in CASES if name != "white"]
 MEANS = pytest.mark.parametrize("constant_mean", [False, True])
 TARGETS = pytest.mark.parametrize("n_targets", [1, 2])
-NO_STARTS = np.empty((0, 0))
 
 
 def read_only(array):
@@ -41,7 +40,7 @@ def fitted(name, n=12, n_targets=1, constant_mean=True):
     kernel = split_noise(case.kernel)
     infinite = np.full(len(kernel.theta), np.inf)
     indices = np.arange(n)
-    expert = fit_expert(X, Y, alpha, indices, kernel, infinite, constant_mean, NO_STARTS)
+    expert = fit_expert(X, Y, alpha, indices, kernel, infinite, constant_mean)
     models = []
     for y in Y.T:
         arguments = (case.k, X, y, alpha + case.noise)
@@ -101,8 +100,11 @@ def test_linear_algebra_in_place_equals_numpys_on_a_block_of_a_larger_matrix(n):
     linalg.invert_triangle(block)
     close(block, np.linalg.inv(L))
     product = B.copy(order="F")
-    linalg.multiply_triangle(block, product, factor=2.0)
-    close(product, 2 * np.linalg.solve(L, B))
+    linalg.multiply_triangle(block, product)
+    close(product, np.linalg.solve(L, B))
+    single = B.astype(np.float32, order="F")
+    linalg.multiply_triangle(block.astype(np.float32, order="F"), single)
+    assert_allclose(single, product, rtol=1e-4, atol=1e-4)
     linalg.multiply_transposed(block)
     close(block, np.tril(np.linalg.inv(K)))
     linalg.add_outer(B.copy(order="F"), block, scale=-2.0)
@@ -218,7 +220,7 @@ def test_one_row_is_enough(n_targets, constant_mean):
     X, Y, alpha = data(3, n_targets=n_targets)
     kernel = split_noise(CASES["signal-and-noise"].kernel)
     no_pull, row = np.zeros(len(kernel.theta)), np.array([1])
-    expert = fit_expert(X, Y, alpha, row, kernel, no_pull, constant_mean, NO_STARTS)
+    expert = fit_expert(X, Y, alpha, row, kernel, no_pull, constant_mean)
     assert_allclose(expert.mean, Y[1] if constant_mean else 0)
     mean, variance, _ = predict(expert, X)
     assert mean.shape == (3, n_targets)
@@ -229,7 +231,7 @@ def test_one_row_is_enough(n_targets, constant_mean):
 def test_zero_prior_variance_gives_next_to_no_variance_and_the_prior_mean():
     X, Y, alpha = data(8)
     kernel = split_noise(Linear(0.0, FIXED) + White(0.1, FIXED))
-    expert = fit_expert(X, Y, alpha, np.arange(8), kernel, np.empty(0), True, NO_STARTS)
+    expert = fit_expert(X, Y, alpha, np.arange(8), kernel, np.empty(0), True)
     mean, variance, prior = predict(expert, np.zeros((1, 3)))
     assert mean[0] == pytest.approx(expert.mean)
     assert 0 < variance[0] <= prior[0] < 1e-150
@@ -247,7 +249,8 @@ def likelihood():
     return Likelihood(X, Y, np.zeros(60), constant_mean=True)
 
 
-def maximised(likelihood, kernel, precision, starts=NO_STARTS):
+def maximised(likelihood, kernel, precision, more_starts=None):
+    starts = np.vstack([kernel.theta] if more_starts is None else [kernel.theta, more_starts])
     return maximise([likelihood], kernel, np.array(precision), starts, 2e-9)[0]
 
 

@@ -43,7 +43,7 @@ def different():
         kernel = split_noise((1.0 + m) * Matern((0.4, 0.9 + m)) + White(0.05 + 0.1 * m))
         infinite = np.full(4, np.inf)
         alpha = np.zeros(30)
-        experts.append(fit_expert(X, Y, alpha, part, kernel, infinite, True, np.empty((0, 4))))
+        experts.append(fit_expert(X, Y, alpha, part, kernel, infinite, True))
     return seated(experts)
 
 
@@ -216,7 +216,7 @@ def test_a_row_of_zero_prior_variance_has_a_finite_answer():
     X, Y = rng.normal(size=(20, 2)), rng.normal(size=(20, 1))
     kernel = split_noise(Linear(0.0, "fixed") + White(0.1, "fixed"))  # certain of 0 at x = 0
     experts = [
-        fit_expert(X, Y, np.zeros(20), part, kernel, np.empty(0), False, np.empty((0, 0)))
+        fit_expert(X, Y, np.zeros(20), part, kernel, np.empty(0), False)
         for part in (np.arange(10), np.arange(10, 20))
     ]
     rules = Rules.named("entropy", "information", "gpoe")

@@ -399,7 +399,7 @@ def make_workshop(targets=y, n_parts=5, kernel=FREE, partition="balltree", seed=
     data = TrainingData(X, standard[:, None], np.zeros(150), True)
     columns = metric(kernel, 2)
     parts = PARTITIONS[partition](X * columns, n_parts, np.random.default_rng(seed))
-    starts = [np.empty((0, kernel.n_free))] * n_parts
+    starts = [kernel.theta[None]] * n_parts
     layout = Layout.of(X * columns, parts, columns)
     return Workshop(data, layout, kernel, starts, None, None, progress.silent)
 

@@ -18,6 +18,9 @@ SMALLEST_VARIANCE = 1e-14
 SMALLEST_PRIOR = 1e-200
 # Relative improvement of the likelihood at which the fit of one of many experts stops.
 TOLERANCE = 1e-7
+# Factors of so many rows are stored in single precision if no row that the expert knows has a
+# smaller latent variance, relative to the prior's: no std then changes by more than 1e-4 of it.
+SINGLE_ROWS, SINGLE_VARIANCE = 128, 5e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,7 @@ class Expert:
     constant_mean : bool
         Whether `mean` was estimated; else it is 0.
     whitener, coefficients : ndarrays of shape (n', n'), (n', t)
-        See `Posterior`.
+        See `Posterior`. The whitener is in single precision where that is enough.
     """
 
     indices: IndexArray
@@ -69,10 +72,10 @@ class Expert:
         """Of its own rows, whose factor is the leading block of the whole one."""
         n, t = len(self.indices), self.Y.shape[1]
         W = self.whitener[:n, :n]
-        z, one = W @ self.Y[:n], W.sum(axis=1)
+        z, one = W @ self.Y[:n], W.sum(axis=1, dtype=float)
         if self.constant_mean:
             z -= np.outer(one, one @ z / (one @ one))
-        log_determinant = -2 * np.log(np.einsum("ii->i", W)).sum()
+        log_determinant = -2 * np.log(np.einsum("ii->i", W), dtype=float).sum()
         fit = np.einsum("ij,ij->", z, z)
         return float(-0.5 * (fit + t * (log_determinant + n * np.log(2 * np.pi))))
 
@@ -167,8 +170,12 @@ def condition(
     neighbours: IndexArray,
     kernel: Sum,
     n_evaluations: int = 0,
+    exact: bool = False,
 ) -> Expert:
-    """The expert that knows its own rows and their neighbours, at a kernel."""
+    """The expert that knows its own rows and their neighbours, at a kernel.
+
+    `exact` keeps its factor in double precision, come what may.
+    """
     likelihood = data.likelihood(np.concatenate([indices, neighbours]))
     try:
         posterior = likelihood.posterior(kernel)
@@ -177,6 +184,9 @@ def condition(
             f"the covariance of the expert with the rows {indices[:3]}... is not positive "
             f"definite with the kernel {kernel!r}; add White() to it, or raise alpha"
         ) from error
+    whitener = posterior.whitener
+    if not exact and _single_will_do(whitener, likelihood, kernel, posterior.jitter):
+        whitener = whitener.astype(np.float32)
     return Expert(
         indices,
         neighbours,
@@ -188,9 +198,23 @@ def condition(
         likelihood.Y,
         likelihood.alpha,
         data.constant_mean,
-        posterior.whitener,
+        whitener,
         posterior.coefficients,
     )
+
+
+def _single_will_do(whitener: Array, known: Likelihood, kernel: Sum, jitter: float) -> bool:
+    """Whether all latent variances are so large that single precision does not show."""
+    n = len(known.X)
+    if n < SINGLE_ROWS:
+        return False
+    noise = known.alpha + kernel.right.diag(known.X) + jitter
+    least = SINGLE_VARIANCE * kernel.left.diag(known.X)
+    if np.any(noise < least):  # a row's own latent variance is smaller than its noise
+        return False
+    W = whitener[:n, :n]
+    precision = np.einsum("ij,ij->j", W, W)
+    return bool(np.all(noise - noise**2 * precision >= least))
 
 
 def predict_expert(
@@ -211,7 +235,7 @@ def predict_expert(
         return mean, np.empty(0), np.empty(0)
     prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
     v = _whiten(expert, k).T
-    variance = prior - np.einsum("ij,ij->i", v, v)
+    variance = prior - np.einsum("ij,ij->i", v, v, dtype=float)
     return mean, np.maximum(variance, SMALLEST_VARIANCE * prior), prior
 
 
@@ -231,13 +255,13 @@ def leave_one_out(expert: Expert, positions: IndexArray) -> tuple[Array, Array, 
     """
     n = len(expert.X)
     W = expert.whitener[:n, :n]
-    columns = W[:, positions]
+    columns = W[:, positions].astype(float)
     precision = np.einsum("ij,ij->j", columns, columns)
     coefficients = expert.coefficients[positions]
     curvature, prior_mean = precision, np.broadcast_to(expert.mean, coefficients.shape)
     known = np.ones(len(positions), dtype=bool)
     if expert.constant_mean:
-        one = W.sum(axis=1)
+        one = W.sum(axis=1, dtype=float)
         share = one @ columns / precision
         rest = one @ one - share**2 * precision
         # Without its only row an expert knows the mean of the normalised target, 0.
@@ -265,7 +289,7 @@ def smoothing_weights(expert: Expert, X: Array, left_out: IndexArray | None) -> 
     if left_out is not None:
         place = places(expert, left_out)
         known = np.flatnonzero(place >= 0)
-        columns = W[:, place[known]]
+        columns = W[:, place[known]].astype(float)
         own = -(columns.T @ W) / np.einsum("ij,ij->j", columns, columns)[:, None]
         own[np.arange(len(known)), place[known]] = 0.0
         weights[known] = own
@@ -283,7 +307,7 @@ def places(expert: Expert, rows: IndexArray) -> IndexArray:
 def posterior_covariance(expert: Expert, X: Array) -> Array:
     """Latent posterior covariance of the rows of X: (N, N)."""
     signal = expert.kernel.left
-    v = _whiten(expert, signal(X, _padded_rows(expert)))
+    v = _whiten(expert, signal(X, _padded_rows(expert))).astype(float)
     covariance = signal(X) - v.T @ v
     diagonal = np.einsum("ii->i", covariance)
     prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
@@ -298,6 +322,7 @@ def _padded_rows(expert: Expert) -> Array:
 
 
 def _whiten(expert: Expert, k: Array) -> Array:
-    """L^-1 k' for the covariances k of shape (N, n): (n, N), overwriting k."""
+    """L^-1 k' for the covariances k of shape (N, n), which it may overwrite: (n, N)."""
+    k = k.astype(expert.whitener.dtype, copy=False)
     linalg.multiply_triangle(expert.whitener, k.T)
     return k.T

@@ -8,10 +8,10 @@ derivatives is ever built.
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -145,17 +145,17 @@ class Kernel(ABC):
         """The same kernel with the free hyperparameters exp(theta)."""
         if len(theta) != self.n_free:
             raise ValueError(f"{self!r} needs {self.n_free} elements of theta, not {len(theta)}")
-        values = np.exp(theta)
-        changes: dict[str, LengthScale] = {}
+        values = np.exp(theta).tolist()
+        if not np.all(np.isfinite(values) & np.greater(values, 0)):
+            raise ValueError(f"exp(theta) must be positive and finite, not {values}")
+        changed = copy(self)  # valid as it is: nothing of __post_init__ needs to run again
         for p in self.free:
             old = getattr(self, p)
-            if isinstance(old, tuple):
-                changes[p] = tuple(values[: len(old)].tolist())
-                values = values[len(old) :]
-            else:
-                changes[p] = float(values[0])
-                values = values[1:]
-        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+            n = len(old) if isinstance(old, tuple) else 1
+            value = tuple(values[:n]) if isinstance(old, tuple) else values[0]
+            object.__setattr__(changed, p, value)
+            values = values[n:]
+        return changed
 
     def inverse_lengths(self, n_features: int) -> Array:
         """How fast it varies along each column: (d,), zeros where distance says nothing."""
@@ -313,6 +313,9 @@ class Product(Pair):
         )
 
         def pullback(K_bar: Array) -> Array:
+            if left.ndim == 0 and right.ndim:  # pullbacks are linear: a constant needs no pass
+                total = np.asarray(np.vdot(K_bar, right))
+                return np.concatenate([left_pullback(total), left * right_pullback(K_bar)])
             scratch = work.take()
             gradient = left_pullback(np.multiply(K_bar, right, out=scratch))
             return np.concatenate(

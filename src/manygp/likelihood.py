@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from manygp import linalg
-from manygp.kernel import Pullback, Sum, Workspace
+from manygp.kernel import Kernel, Sum, Workspace
 from manygp.types import Array, IndexArray
 
 PADDING = 8
+# Rows of a covariance matrix that are computed at a time, without those left of its diagonal.
+BLOCK_ROWS = 128
 # Tried in turn until the Cholesky factorisation succeeds, relative to the mean prior variance.
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
@@ -54,17 +57,6 @@ class Posterior(NamedTuple):
     jitter: float
 
 
-class _Conditioned(NamedTuple):
-    """`Posterior` before its factor is inverted, and the pullback of the signal kernel."""
-
-    log_likelihood: float
-    mean: Array
-    factor: Array
-    coefficients: Array
-    jitter: float
-    pullback: Pullback
-
-
 class Likelihood:
     """log p(y | X, theta) of a kernel Sum(signal, White) on fixed rows.
 
@@ -82,44 +74,67 @@ class Likelihood:
     def __init__(self, X: Array, Y: Array, alpha: Array, constant_mean: bool) -> None:
         self.X, self.Y, self.alpha = X, Y, alpha
         self.constant_mean = constant_mean
-        self._work = Workspace((len(X), len(X)))
+        self._work = Workspace()
 
     def posterior(self, kernel: Sum) -> Posterior:
         """Condition on the rows at the kernel's hyperparameters."""
-        value, mean, factor, coefficients, jitter, _ = self._condition(kernel)
-        n, t = coefficients.shape
+        n = len(self.X)
         n_padded = -(-n // PADDING) * PADDING
         whitener = np.zeros((n_padded, n_padded), order="F")
-        whitener[:n, :n] = factor
-        linalg.invert_triangle(whitener[:n, :n])
+        factor = whitener[:n, :n]
+        jitter = self._factorise(lambda: self._fill(factor, kernel.left), factor, kernel)
+        value, mean, coefficients = self._solve(factor)
+        linalg.invert_triangle(factor)
         linalg.clear_upper(whitener)
-        padded = np.zeros((n_padded, t))
+        padded = np.zeros((n_padded, coefficients.shape[1]))
         padded[:n] = coefficients
         return Posterior(value, mean, whitener, padded, jitter)
 
     def value_and_gradient(self, kernel: Sum) -> tuple[float, Array]:
         """log p(y | X, theta) and its derivative with respect to kernel.theta, shape (p,)."""
-        found = self._condition(kernel)
-        t = self.Y.shape[1]
+        self._work.reset((len(self.X), len(self.X)))
+        signal, pullback = kernel.left.vjp(self.X, self._work)
+        K = self._work.take()
+        # K is symmetric, so its transpose is K in LAPACK's order without a copy.
+        self._factorise(lambda: np.copyto(K, signal), K.T, kernel)
+        value, _, coefficients = self._solve(K.T)
         # dL/dK = (a a' - t K^-1) / 2 is symmetric: its lower triangle doubled, halved diagonal.
-        K_bar = found.factor
+        K_bar = K.T
         linalg.invert_triangle(K_bar)
         linalg.multiply_transposed(K_bar)
-        linalg.add_outer(found.coefficients, K_bar, scale=-float(t))
+        linalg.add_outer(coefficients, K_bar, scale=-float(self.Y.shape[1]))
         linalg.clear_upper(K_bar)
         diagonal = np.einsum("ii->i", K_bar)
         diagonal *= 0.5
-        gradient = found.pullback(K_bar.T)
+        gradient = pullback(K_bar.T)
         if kernel.right.free:
             noise = kernel.right.diag(self.X[:1])[0] * diagonal.sum()
             gradient = np.append(gradient, noise)
-        return found.log_likelihood, gradient
+        return value, gradient
 
-    def _condition(self, kernel: Sum) -> _Conditioned:
-        self._work.reset()
-        signal, pullback = kernel.left.vjp(self.X, self._work)
+    def _fill(self, K: Array, signal: Kernel) -> None:
+        """Overwrite the lower triangle of K, in Fortran order, with the signal's covariance."""
+        n = len(self.X)
+        for start in range(0, n, BLOCK_ROWS):
+            end = min(n, start + BLOCK_ROWS)
+            self._work.reset((end - start, n - start))
+            K.T[start:end, start:] = signal.cross(self.X[start:end], self.X[start:], self._work)
+        np.einsum("ii->i", K)[:] = signal.diag(self.X)
+
+    def _factorise(self, fill: Callable[[], None], K: Array, kernel: Sum) -> float:
+        """Overwrite K, after `fill` and with noise added, with its factor; returns the jitter."""
         noise = self.alpha + kernel.right.diag(self.X)
-        factor, jitter = self._factorise(signal, noise)
+        for relative in JITTERS:
+            fill()
+            diagonal = np.einsum("ii->i", K)
+            jitter = relative * float(diagonal.mean())
+            diagonal += noise + jitter
+            if linalg.cholesky(K) and np.isfinite(K[-1, -1]):
+                return jitter
+        raise NotPositiveDefiniteError("the covariance matrix is not positive definite")
+
+    def _solve(self, factor: Array) -> tuple[float, Array, Array]:
+        """log p(y), prior mean (t,) and K^-1 (y - mean) of shape (n, t)."""
         n, t = self.Y.shape
         if self.constant_mean:
             # Generalised least squares: the constant that maximises the likelihood.
@@ -136,19 +151,7 @@ class Likelihood:
         log_determinant = 2 * np.log(np.einsum("ii->i", factor)).sum()
         fit = np.einsum("ij,ij->", self.Y - mean, coefficients)
         value = -0.5 * (fit + t * (log_determinant + n * np.log(2 * np.pi)))
-        return _Conditioned(float(value), mean, factor, coefficients, jitter, pullback)
-
-    def _factorise(self, signal: Array, noise: Array) -> tuple[Array, float]:
-        K = self._work.take()
-        for relative in JITTERS:
-            np.copyto(K, signal)
-            diagonal = np.einsum("ii->i", K)
-            jitter = relative * float(diagonal.mean())
-            diagonal += noise + jitter
-            # K is symmetric, so its transpose is K in LAPACK's order without a copy.
-            if linalg.cholesky(K.T) and np.isfinite(K[-1, -1]):
-                return K.T, jitter
-        raise NotPositiveDefiniteError("the covariance matrix is not positive definite")
+        return float(value), mean, coefficients
 
 
 class TrainingData(NamedTuple):

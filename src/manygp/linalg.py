@@ -2,7 +2,8 @@
 
 SciPy's Python wrappers hold the lock while they compute, so threads would take turns. These are
 the same routines, called through the pointers that SciPy exports for Cython. Matrices are
-float64 in Fortran order; a block of a larger one will do, since its leading dimension is passed.
+float64 in Fortran order (`multiply_triangle` also takes float32); a block of a larger one will
+do, since its leading dimension is passed.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ _dtrtri = _routine(cython_lapack, "dtrtri")
 _dlauum = _routine(cython_lapack, "dlauum")
 _dlaset = _routine(cython_lapack, "dlaset")
 _dtrmm = _routine(cython_blas, "dtrmm")
+_strmm = _routine(cython_blas, "strmm")
 _dsyrk = _routine(cython_blas, "dsyrk")
 _wide = b"int64" in _name(cython_lapack.__pyx_capi__["dpotrf"])
+_single_one = ctypes.byref(ctypes.c_float(1.0))
 _integer: Any = ctypes.c_int64 if _wide else ctypes.c_int
 
 
@@ -54,10 +57,10 @@ def _by_reference(*values: int | float) -> list[Any]:
     return [ctypes.byref(_number(value)) for value in values]
 
 
-def _matrix(A: Array) -> tuple[int, Any]:
+def _matrix(A: Array, dtype: Any = np.float64) -> tuple[int, Any]:
     """Address and leading dimension."""
-    if A.strides[0] != A.itemsize or A.dtype != np.float64:
-        raise ValueError("a float64 matrix in Fortran order is needed")
+    if A.strides[0] != A.itemsize or A.dtype != dtype:
+        raise ValueError(f"a {np.dtype(dtype)} matrix in Fortran order is needed")
     return A.ctypes.data, ctypes.byref(_number(max(1, A.strides[1] // A.itemsize)))
 
 
@@ -77,22 +80,34 @@ def solve_cholesky(L: Array, B: Array) -> None:
 
 def invert_triangle(L: Array) -> None:
     """Overwrite the lower triangle with its inverse."""
-    n = len(L)
+    address, _ = _matrix(L)
+    _invert(address, max(1, L.strides[1] // L.itemsize), len(L))
+
+
+def _invert(address: int, leading: int, n: int) -> None:
+    """The same of n rows at an address: slices of arrays cost as much as small products."""
+    info, size, stride = ctypes.byref(_integer(0)), *_by_reference(n, leading)
     if n <= SMALLEST_TRIANGLE:
-        _dtrtri(b"L", b"N", *_by_reference(n), *_matrix(L), ctypes.byref(_integer(0)))
+        _dtrtri(b"L", b"N", size, address, stride, info)
         return
     h = n // 2
-    top, corner, bottom = L[:h, :h], L[h:, :h], L[h:, h:]
-    invert_triangle(top)
-    invert_triangle(bottom)
-    multiply_triangle(top, corner, side=b"R")
-    multiply_triangle(bottom, corner, factor=-1.0)
+    corner, bottom = address + 8 * h, address + 8 * h * (leading + 1)
+    _invert(address, leading, h)
+    _invert(bottom, leading, n - h)
+    rows, columns, one, minus = _by_reference(n - h, h, 1.0, -1.0)
+    triangle = b"L", b"N", b"N", rows, columns
+    _dtrmm(b"R", *triangle, one, address, stride, corner, stride)
+    _dtrmm(b"L", *triangle, minus, bottom, stride, corner, stride)
 
 
-def multiply_triangle(L: Array, B: Array, side: bytes = b"L", factor: float = 1.0) -> None:
-    """Overwrite B with factor L B, or with factor B L on side R; L is lower triangular."""
-    m, k, alpha = _by_reference(*B.shape, factor)
-    _dtrmm(side, b"L", b"N", b"N", m, k, alpha, *_matrix(L), *_matrix(B))
+def multiply_triangle(L: Array, B: Array) -> None:
+    """Overwrite B with L B; L is lower triangular, and both are float64 or both float32."""
+    m, k, one = _by_reference(*B.shape, 1.0)
+    if L.dtype == np.float32:
+        single = _matrix(L, np.float32), _matrix(B, np.float32)
+        _strmm(b"L", b"L", b"N", b"N", m, k, _single_one, *single[0], *single[1])
+    else:
+        _dtrmm(b"L", b"L", b"N", b"N", m, k, one, *_matrix(L), *_matrix(B))
 
 
 def multiply_transposed(L: Array) -> None:

@@ -87,7 +87,9 @@ class Workshop:
                 known = np.concatenate([self.layout.parts[m], neighbours])
                 more = self.communication[~np.isin(self.communication, known)]
                 neighbours = np.concatenate([neighbours, more])
-            return condition(self.data, self.layout.parts[m], neighbours, *kernels[m])
+            return condition(
+                self.data, self.layout.parts[m], neighbours, *kernels[m], exact=self._alone
+            )
 
         limit = not (self._alone and len(self.data.X) > MANY_ROWS)
         with thread_map(self.n_jobs, limit) as parallel_map:
