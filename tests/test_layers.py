@@ -33,6 +33,8 @@ LAYERS = [
     "rules",
     "judging",
     "selection",
+    "budget",
+    "training",
     "labels",
     "validation",
     "progress",

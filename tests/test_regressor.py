@@ -405,8 +405,13 @@ def test_one_expert_needs_no_calibration(calibration):
     assert_array_equal(fitted.calibration_ratio(FEW), np.ones((1, len(FEW))))
 
 
-def test_verbose_is_silent_without_a_terminal(capsys):
-    model(kernel=FIXED, verbose=True).fit(X, y)
+def test_verbose_says_what_it_costs_and_shows_no_bar_without_a_terminal(capsys):
+    fitted = model(kernel=FIXED, verbose=True).fit(X, y)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"manygp: {len(X)} rows; {fitted.plan_}\n"
+    assert " s and " in err and " GB" in err
+    model(kernel=FIXED).fit(X, y)
     assert capsys.readouterr() == ("", "")
 
 

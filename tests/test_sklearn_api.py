@@ -104,6 +104,7 @@ CHANGES = {
     "normalize_X": False,
     "normalize_y": False,
     "n_restarts_optimizer": 2,
+    "time_budget": 60.0,
     "n_jobs": 2,
     "random_state": 3,
     "verbose": True,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from manygp.expert import TOLERANCE, fit_kernel, maximise
 from manygp.kernel import Sum, metric
 from manygp.likelihood import TrainingData
-from manygp.parallel import thread_map
+from manygp.parallel import WorkerKilledError, n_workers, process_map, thread_map
 from manygp.partition import balltree
 from manygp.types import Array, IndexArray, Pull
 
@@ -25,6 +27,10 @@ TOLERANCE_SHARED, TOLERANCE_ALONE = 1e-6, 2e-9
 # Precision of the Gaussian that pulls each expert's log-hyperparameters to the shared ones.
 PULLS: dict[str, float] = {"independent": 0.0, "hierarchical": 30.0, "shared": np.inf}
 
+# Experts are fitted in threads until it is known how long they take, and in processes, so many at
+# a time, if the rest takes more seconds than it takes to start them.
+FIRST_EXPERTS, BATCH_EXPERTS, WORTH_PROCESSES = 8, 8, 4.0
+
 Progress = Callable[[Iterable[Any], int], Iterable[Any]]
 
 
@@ -34,6 +40,7 @@ def fit_shared(
     n_restarts: int,
     rng: np.random.Generator,
     n_jobs: int | None,
+    n_rows: int = SHARED_ROWS,
     limit: bool = True,
     local: bool = False,
 ) -> Sum:
@@ -48,6 +55,8 @@ def fit_shared(
         Further random starts.
     rng : Generator
     n_jobs : int or None
+    n_rows : int
+        Rows of each block.
     limit : bool
         Whether BLAS runs on one thread in each of the blocks.
     local : bool
@@ -55,12 +64,12 @@ def fit_shared(
         what varies over short distances, or of rows at random.
     """
     n = len(data.X)
-    n_blocks = min(SHARED_BLOCKS, max(1, n // SHARED_ROWS))
+    n_blocks = min(SHARED_BLOCKS, max(1, n // n_rows))
     if local:
-        parts = balltree(data.X * metric(kernel, data.X.shape[1]), n // SHARED_ROWS, rng)
+        parts = balltree(data.X * metric(kernel, data.X.shape[1]), n // n_rows, rng)
         blocks = [parts[i] for i in rng.permutation(len(parts))[:n_blocks]]
     else:
-        blocks = np.array_split(rng.permutation(n)[: n_blocks * SHARED_ROWS], n_blocks)
+        blocks = np.array_split(rng.permutation(n)[: n_blocks * n_rows], n_blocks)
     starts = starts_of(kernel, n_restarts, rng)
     likelihoods = [data.likelihood(block) for block in blocks]
     free = np.zeros(kernel.n_free)
@@ -105,14 +114,68 @@ def fit_kernels(
         starts = [rows[:1] for rows in starts]
     tolerance = TOLERANCE_ALONE if alone else TOLERANCE_SHARED if precision.any() else TOLERANCE
 
-    def fit(task: tuple[IndexArray, Array]) -> tuple[Sum, int]:
-        part, own_starts = task
-        return fit_kernel(data, part, kernel, precision, own_starts, tolerance)
+    workers = 1 if alone else n_workers(n_jobs)
+    settings = _Settings(kernel, precision, tolerance)
+    tasks = list(zip(parts, starts, strict=True))
 
-    limit = not (alone and len(parts[0]) > MANY_ROWS)
-    with thread_map(n_jobs, limit) as parallel_map:
-        fits = parallel_map(fit, zip(parts, starts, strict=True))
-        return list(progress(fits, len(parts)))
+    def fits() -> Iterator[tuple[Sum, int]]:
+        limit = not (alone and len(parts[0]) > MANY_ROWS)
+        with thread_map(workers, limit) as parallel_map:
+
+            def some(tasks: list[tuple[IndexArray, Array]]) -> Iterator[tuple[Sum, int]]:
+                return parallel_map(lambda task: _fit(data, settings, *task), tasks)
+
+            begin, n_first = perf_counter(), workers * FIRST_EXPERTS
+            yield from some(tasks[:n_first])
+            left = (perf_counter() - begin) / n_first * (len(tasks) - n_first)
+            if workers > 1 and left > WORTH_PROCESSES:
+                yield from _in_processes(data, settings, tasks[n_first:], workers)
+            else:
+                yield from some(tasks[n_first:])
+
+    return list(progress(fits(), len(parts)))
+
+
+class _Settings(NamedTuple):
+    """What all fits have in common; see `maximise`."""
+
+    kernel: Sum
+    precision: Array
+    tolerance: float
+
+
+def _fit(
+    data: TrainingData, settings: _Settings, part: IndexArray, starts: Array
+) -> tuple[Sum, int]:
+    return fit_kernel(data, part, settings.kernel, settings.precision, starts, settings.tolerance)
+
+
+def _in_processes(
+    data: TrainingData, settings: _Settings, tasks: list[tuple[IndexArray, Array]], workers: int
+) -> Iterator[tuple[Sum, int]]:
+    """The same fits, by workers that are sent the rows that they need."""
+    batches = []
+    for start in range(0, len(tasks), BATCH_EXPERTS):
+        parts, starts = zip(*tasks[start : start + BATCH_EXPERTS], strict=True)
+        ends = np.cumsum([len(part) for part in parts])
+        batches.append((data.some(np.concatenate(parts)), settings, ends, starts))
+    try:
+        yield from chain.from_iterable(process_map(_fit_batch, batches, workers))
+    except WorkerKilledError as error:
+        first = error.first * BATCH_EXPERTS
+        raise RuntimeError(
+            f"{error} while it fitted the experts of the rows "
+            f"{', '.join(f'{part[:3]}...' for part, _ in tasks[first : first + BATCH_EXPERTS])}; "
+            "if memory ran out, lower n_jobs or points_per_expert"
+        ) from error
+
+
+def _fit_batch(
+    batch: tuple[TrainingData, _Settings, IndexArray, tuple[Array, ...]],
+) -> list[tuple[Sum, int]]:
+    data, settings, ends, starts = batch
+    parts = np.split(np.arange(ends[-1]), ends[:-1])
+    return [_fit(data, settings, part, own) for part, own in zip(parts, starts, strict=True)]
 
 
 def starts_of(kernel: Sum, n_restarts: int, rng: np.random.Generator) -> Array:

@@ -170,6 +170,10 @@ class TrainingData(NamedTuple):
     alpha: Array
     constant_mean: bool
 
+    def some(self, rows: IndexArray) -> TrainingData:
+        """Some of the rows."""
+        return self._replace(X=self.X[rows], Y=self.Y[rows], alpha=self.alpha[rows])
+
     def likelihood(self, rows: IndexArray) -> Likelihood:
         """Of some of the rows."""
         return Likelihood(self.X[rows], self.Y[rows], self.alpha[rows], self.constant_mean)

@@ -13,6 +13,10 @@ def silent(items: Iterable[T], total: int) -> Iterable[T]:
     return items
 
 
+def say(message: str) -> None:
+    print(f"manygp: {message}", file=sys.stderr)
+
+
 def bar(items: Iterable[T], total: int) -> Iterable[T]:
     """Show the experts as they finish, if standard error is a terminal and rich is installed."""
     if not sys.stderr.isatty():

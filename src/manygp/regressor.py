@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 
-from manygp import fitting, progress, scaling, validation
+from manygp import budget, fitting, progress, scaling, validation
 from manygp.aggregation import AGGREGATIONS, DEPENDENT, NO_COMMUNICATION, grbcm
 from manygp.calibration import CALIBRATIONS, Information, none
-from manygp.committee import Layout
 from manygp.conversion import as_kernel
 from manygp.judging import Space
-from manygp.kernel import Sum, metric, split_noise
+from manygp.kernel import Sum, split_noise
 from manygp.kernels import default_kernel
 from manygp.labels import LABELS
 from manygp.likelihood import TrainingData
@@ -27,13 +27,10 @@ from manygp.selection import (
     OVERLAP_LADDER,
     PULL_LADDER,
     STRENGTHS,
-    Alternative,
-    prefers,
-    select,
 )
-from manygp.types import Array, Calibration, IndexArray
+from manygp.training import train
+from manygp.types import Array, Calibration
 from manygp.weighting import TEMPERED
-from manygp.workshop import Workshop
 
 # Parameters that may change after fit, unless "auto" depends on them.
 READ_BY_PREDICT = ("calibration", "weighting", "temperature", "aggregation", "routing")
@@ -102,12 +99,17 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         Whether targets are standardised before the kernel sees them.
     n_restarts_optimizer : int, default=0
         Further random starts of each fit that nothing pulls on.
+    time_budget : float, default=None
+        Seconds that `fit` may take. It then tries what it has time for: smaller experts than
+        `points_per_expert`, fewer overlaps and pulls where these are "auto", a shared kernel
+        of fewer rows. What it takes depends on the speed of the machine; `plan_` tells.
     n_jobs : int, default=None
         Experts fitted or asked at the same time; -1 for all cores. The result does not depend
         on it.
     random_state : int or RandomState, default=None
     verbose : bool, default=False
-        Show a progress bar on a terminal.
+        Say what is going to be done and what it costs, after evaluating the likelihood of a
+        few rows, and show a progress bar on a terminal.
 
     Attributes
     ----------
@@ -122,6 +124,9 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
     calibration_report_ : CalibrationReport or None
         What was chosen by leave-one-out, and the score of each alternative; None if there was
         nothing to choose. `manygp.plotting.CalibrationDisplay` draws it.
+    plan_ : Plan
+        The size of experts, what was to be compared and, with `time_budget` or `verbose`, the
+        estimated seconds and bytes.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         If X has column names.
@@ -167,6 +172,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         normalize_X: bool | None = None,
         normalize_y: bool = True,
         n_restarts_optimizer: int = 0,
+        time_budget: float | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
@@ -186,6 +192,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         self.normalize_X = normalize_X
         self.normalize_y = normalize_y
         self.n_restarts_optimizer = n_restarts_optimizer
+        self.time_budget = time_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -231,6 +238,9 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
             raise ValueError(f"prior_mean must be one of None, {known}, not {self.prior_mean!r}")
         validation.check_integer("points_per_expert", self.points_per_expert, 1)
         validation.check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
+        if self.time_budget is not None:
+            validation.check_number("time_budget", self.time_budget, 0, "None or ")
+        begin = perf_counter()
         X, Y = validation.check_training_data(self, X, y)
         n, d = X.shape
         if self.kernel is not None:  # before any work
@@ -243,54 +253,35 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         given = default_kernel(d, Z.std(axis=0)) if default else as_kernel(self.kernel, d)
         kernel = split_noise(given)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        n_parts = max(1, n // int(self.points_per_expert))
+        data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True)
+        plan, deadline = self._plan(space, data, kernel, begin)
+        space = space._replace(pulls=plan.pulls, overlaps=plan.overlaps)
+        several = n >= 2 * plan.points_per_expert
         dependent = space.aggregation in DEPENDENT
-        constant_mean = PRIOR_MEANS.get(self.prior_mean, n_parts > 1 and not dependent)
-        data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean)
-
-        shared = n_parts > 1 and space.pulls[0] != 0.0
-        if shared:  # one kernel first, and the parts in its metric
-            kernel = self._shared_kernel(data, kernel, rng)
-        columns = metric(kernel, d) if shared else np.ones(d)
-        parts = partition(Z * columns, n_parts, rng)
-        _check_parts(parts, n)
-        alone = len(set(map(id, parts))) == 1
-        if alone and not shared and n > fitting.MANY_ROWS:  # as a warm start
-            kernel = self._shared_kernel(data, kernel, rng, limit=False)
-        if dependent and not alone and space.pulls[0] != np.inf:
+        if dependent and several and space.pulls[0] != np.inf:
             raise ValueError(
                 f"aggregation={self.aggregation!r} needs one kernel for all experts: set "
                 "hyperparameters='shared'"
             )
-
-        def workshop_of(kernel: Sum, parts: list[IndexArray], columns: Array) -> Workshop:
-            return Workshop(
-                data,
-                Layout.of(Z * columns, parts, columns),
-                kernel,
-                [fitting.starts_of(kernel, self.n_restarts_optimizer, rng) for _ in parts],
-                rng.permutation(n)[: n // n_parts] if space.aggregation is grbcm else None,
-                self.n_jobs,
-                progress.bar if self.verbose else progress.silent,
-            )
-
-        workshop = workshop_of(kernel, parts, columns)
-        kernels: list[Alternative] = []
-        if self.hyperparameters == "auto" and not alone and n >= 2 * fitting.SHARED_ROWS:
-            near = self._shared_kernel(data, kernel, rng, local=True)
-            other = workshop_of(near, parts, columns)
-            better, kernels = prefers(workshop, other, space, rng)
-            if better:
-                kernel, columns = near, metric(near, d)
-                parts = partition(Z * columns, n_parts, rng)
-                _check_parts(parts, n)
-                workshop = workshop_of(kernel, parts, columns)
-        committee, choice, report = select(workshop, space, rng, kernels)
+        constant_mean = PRIOR_MEANS.get(self.prior_mean, several and not dependent)
+        committee, choice, report, kernel, alone = train(
+            data._replace(constant_mean=constant_mean),
+            kernel,
+            partition,
+            space,
+            plan,
+            deadline,
+            self.n_restarts_optimizer,
+            rng,
+            self.n_jobs,
+            progress.bar if self.verbose else progress.silent,
+        )
         self._committee, self._choice = committee, choice
         self.experts_ = committee.experts
-        self.kernel_ = committee.experts[0].kernel if alone else kernel
-        self.nearest_ = None if choice.nearest is None else min(choice.nearest, len(parts))
+        self.kernel_ = kernel
+        self.nearest_ = None if choice.nearest is None else min(choice.nearest, len(committee))
         self.calibration_report_ = report
+        self.plan_ = plan
         self._alone = alone
         self._fitted = {name: getattr(self, name) for name in READ_BY_PREDICT}
         self._many_kernels = any(
@@ -299,17 +290,31 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         self._x_scaling, self._y_scaling = x_scaling, y_scaling
         return self
 
-    def _shared_kernel(
-        self,
-        data: TrainingData,
-        kernel: Sum,
-        rng: np.random.Generator,
-        limit: bool = True,
-        local: bool = False,
-    ) -> Sum:
-        return fitting.fit_shared(
-            data, kernel, self.n_restarts_optimizer, rng, self.n_jobs, limit, local
+    def _plan(
+        self, space: Space, data: TrainingData, kernel: Sum, begin: float
+    ) -> tuple[budget.Plan, float]:
+        """What is to be done, and when to stop looking for something better."""
+        plan = budget.Plan(
+            int(self.points_per_expert),
+            space.pulls,
+            space.overlaps,
+            fitting.SHARED_ROWS,
+            2 if self.hyperparameters == "auto" else 1,
         )
+        if self.time_budget is None and not self.verbose:
+            return plan, np.inf
+        seconds = np.inf if self.time_budget is None else float(self.time_budget)
+        left = seconds - (perf_counter() - begin)
+        plan = budget.afford(plan, space, data, kernel, self.n_jobs, left)
+        if plan.seconds > left:
+            warnings.warn(
+                f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
+                f"{seconds:g} s of time_budget",
+                stacklevel=4,
+            )
+        if self.verbose:
+            progress.say(f"{len(data.X):,} rows; {plan}")
+        return plan, begin + seconds - plan.final_seconds
 
     def _space(self) -> Space:
         """What the parameters leave to choose."""
@@ -416,13 +421,3 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         if alpha.any() and np.any(y_scaling.scale != y_scaling.scale[0]):
             raise ValueError("alpha with several targets needs normalize_y=False")
         return np.asarray((np.sqrt(alpha) / y_scaling.scale[0]) ** 2)
-
-
-def _check_parts(parts: list[IndexArray], n: int) -> None:
-    if not parts or any(len(part) == 0 for part in parts):
-        raise ValueError("the partition has an empty part; every expert needs rows")
-    seen = np.zeros(n, dtype=bool)
-    for part in parts:
-        seen[part] = True
-    if not seen.all():
-        raise ValueError(f"the partition loses row {int(np.argmin(seen))}; every row needs a part")

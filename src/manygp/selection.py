@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,11 +97,16 @@ def prefers(
 
 
 def select(
-    workshop: Workshop, space: Space, rng: np.random.Generator, kernels: Iterable[Alternative] = ()
+    workshop: Workshop,
+    space: Space,
+    rng: np.random.Generator,
+    kernels: Iterable[Alternative] = (),
+    deadline: float = np.inf,
 ) -> tuple[Committee, Choice, CalibrationReport | None]:
     """The committee of lowest leave-one-out NLL, its rules and their recalibration.
 
-    One expert leaves nothing to choose, and what the user has chosen is not questioned.
+    One expert leaves nothing to choose, and what the user has chosen is not questioned. After
+    the deadline no other committee is tried.
     """
     alone = len(set(map(id, workshop.layout.parts))) == 1
     if alone or space.fixed:
@@ -118,9 +124,9 @@ def select(
             judged[pull, overlap] = judge(workshop, space, jury, pull, overlap)
         return judged[pull, overlap]
 
-    first_pull, pull, overlap = _climb(
-        space.pulls, _affordable(workshop, space.overlaps), scores_of
-    )
+    n, m = len(workshop.data.X), len(workshop.layout.parts)
+    overlaps = affordable(n, m, space.overlaps)
+    first_pull, pull, overlap = _climb(space.pulls, overlaps, scores_of, deadline)
     scores = scores_of(pull, overlap)
     alternatives = _committees(judged, first_pull, pull, overlap)
     committee = workshop.committee(pull, overlap)
@@ -152,6 +158,7 @@ def _climb(
     pulls: tuple[float | Pull, ...],
     overlaps: list[float],
     scores_of: Callable[[float | Pull, float], Scores],
+    deadline: float,
 ) -> tuple[float | Pull, float | Pull, float]:
     """Pull, then overlap, then pull again, from the simpler to the more flexible.
 
@@ -159,7 +166,8 @@ def _climb(
     """
 
     def better(old: tuple[float | Pull, float], new: tuple[float | Pull, float]) -> bool:
-        return _gains(scores_of(*old).best_nll, scores_of(*new).best_nll)
+        before = scores_of(*old).best_nll
+        return perf_counter() < deadline and _gains(before, scores_of(*new).best_nll)
 
     pull, overlap = pulls[0], overlaps[0]
     for other in pulls[1:]:
@@ -196,13 +204,12 @@ def _gains(incumbent: Array, challenger: Array) -> bool:
     return bool(gain.mean() > NEAR_TIE * gain.std() / np.sqrt(len(gain)))
 
 
-def _affordable(workshop: Workshop, overlaps: tuple[float, ...]) -> list[float]:
+def affordable(n: int, n_parts: int, overlaps: tuple[float, ...]) -> list[float]:
     """Overlaps that differ in what experts know, and whose factors fit into memory."""
-    n, m = len(workshop.data.X), len(workshop.layout.parts)
     kept: dict[int, float] = {}
     for overlap in overlaps:
-        known = min(n, n // m + workshop.n_neighbours(overlap))
-        if not kept or 8 * m * known**2 <= LARGEST_FACTORS:
+        known = min(n, round((1 + overlap) * n / n_parts))
+        if not kept or 8 * n_parts * known**2 <= LARGEST_FACTORS:
             kept.setdefault(known, overlap)
     return list(kept.values())
 
