@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow paper lint figures clean
+.PHONY: demo test test-slow paper bench lint figures clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
 	$(BIN)/python -m manygp.experiments.demo demo
@@ -16,6 +16,10 @@ test-slow: .venv/.test ## the tests that take minutes
 paper: .venv/.cli ## every table and figure of the paper; resumes where it stopped
 	$(BIN)/manygp bench paper --results paper-results $(ARGS)
 
+bench: .venv-bench/.installed ## speed beside other libraries, in an environment of its own; resumes
+	.venv-bench/bin/python benchmarks/micro.py
+	.venv-bench/bin/manygp bench speed --results benchmarks/speed $(ARGS)
+
 lint: .venv/.lint ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -25,9 +29,15 @@ figures: .venv/.plot ## draw the figures of README and docs again
 	$(BIN)/python -m manygp.experiments.demo docs/images
 
 clean:
-	rm -rf .venv demo dist
+	rm -rf .venv .venv-bench demo dist
 
 .venv/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$*]"
+	touch $@
+
+.venv-bench/.installed: pyproject.toml benchmarks/requirements.txt
+	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check \
+		-r benchmarks/requirements.txt -e ".[cli]"
 	touch $@

@@ -410,7 +410,7 @@ def test_verbose_says_what_it_costs_and_shows_no_bar_without_a_terminal(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err == f"manygp: {len(X)} rows; {fitted.plan_}\n"
-    assert " s and " in err and " GB" in err
+    assert " s and " in err
     model(kernel=FIXED).fit(X, y)
     assert capsys.readouterr() == ("", "")
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manygp.fitting import SHARED_BLOCKS, SHARED_ROWS
+from manygp.fitting import SHARED_BLOCKS
 from manygp.judging import JUDGED_EXPERTS, JUDGED_ROWS, Space
 from manygp.kernel import Sum
 from manygp.likelihood import TrainingData

@@ -1,4 +1,4 @@
-"""The command line: `manygp bench paper` and `manygp bench quality`."""
+"""The command line: `manygp bench paper`, `bench quality` and `bench speed`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 try:
     import click
@@ -49,6 +50,11 @@ QUALITY_MODELS = (
     "manygp", "manygp-nested", "manygp-grbcm", "exact", "neighbours", "scikit-learn", "gpboost",
     "svgp",
 )  # fmt: skip
+
+SPEED_TASKS = (
+    "synthetic-10k", "synthetic-100k", "synthetic-1m", "kin40k", "protein", "rosenbrock",
+)  # fmt: skip
+SPEED_MODELS = ("manygp", "manygp-5s", "muygps", "gpboost", "svgp", "scikit-learn")
 
 
 def _bar() -> Progress:
@@ -123,12 +129,62 @@ def quality(
     """  # fmt: skip
     from manygp.experiments import quality as study
 
+    cells = study.plan(tasks or PAPER_TASKS, models or QUALITY_MODELS, seeds)
+    _study("quality", study, cells, results, data_dir)
+
+
+@bench.command()
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("speed-results"),
+    show_default=True,
+    help="Folder of the results; finished runs in it are reused.",
+)
+@DATA_DIR
+@click.option(
+    "--tasks",
+    callback=_among(SPEED_TASKS),
+    default=None,
+    help="Comma-separated tasks [default: all six].",
+)
+@click.option(
+    "--models",
+    callback=_among(SPEED_MODELS),
+    default=None,
+    help="Comma-separated models [default: all].",
+)
+@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True)
+def speed(
+    results: Path,
+    data_dir: str | None,
+    tasks: tuple[str, ...] | None,
+    models: tuple[str, ...] | None,
+    repeats: int,
+) -> None:
+    """Seconds, memory and NLL of this library and others, side by side in one run.
+
+    \b
+    manygp bench speed --tasks synthetic-10k --models manygp,muygps --repeats 1
+    manygp bench speed --data-dir data
+
+    Other libraries take part where they are installed (benchmarks/requirements.txt), with ten
+    minutes and 16 GiB at most for a run. It can be interrupted at any time: the same command
+    goes on where it stopped.
+    """  # fmt: skip
+    from manygp.experiments import speed as study
+
+    cells = study.plan(tasks or SPEED_TASKS, models or SPEED_MODELS, repeats)
+    _study("speed", study, cells, results, data_dir)
+
+
+def _study(name: str, study: Any, cells: Any, results: Path, data_dir: str | None) -> None:
+    """Run the missing cells of a study and write its tables."""
     try:
         store = study.open_store(results)
-        cells = study.plan(tasks or PAPER_TASKS, models or QUALITY_MODELS, seeds)
         with _bar() as bar:
             missing = store.missing(cells)
-            running = bar.add_task("bench quality", total=len(missing), done=0, cells=len(missing))
+            running = bar.add_task(f"bench {name}", total=len(missing), done=0, cells=len(missing))
             done = itertools.count(1)
             study.run(
                 store,

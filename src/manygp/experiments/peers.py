@@ -23,6 +23,7 @@ from manygp.types import Array
 
 NEIGHBOURS = 400
 INDUCING, STEPS, BATCH = 512, 1000, 1024
+FEW_NEIGHBOURS, FITTED_ROWS = 30, 500
 # An exact GP is asked about so many test rows, since each costs n^2, and neighbours about fewer,
 # since each costs 400^3. scikit-learn's is fitted on up to so many.
 MOST_EXACT_ROWS, MOST_LOCAL_ROWS = 5_000, 2_000
@@ -117,13 +118,20 @@ def neighbours(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     return Answer(mean, std, fit_seconds, seconds)
 
 
-def sklearn_gpr(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
-    """scikit-learn's exact GP, for up to 5,000 rows."""
+def hurried(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+    """This library with five seconds to fit."""
+    return many(X, y, X_test, seed, time_budget=5.0)
+
+
+def sklearn_gpr(
+    X: Array, y: Array, X_test: Array, seed: int, most_rows: int = MOST_EXACT_ROWS
+) -> Answer:
+    """scikit-learn's exact GP, for up to 5,000 rows unless it is to try more."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-    if len(X) > MOST_EXACT_ROWS:
-        raise Missing(f"scikit-learn's GP is for at most {MOST_EXACT_ROWS:,} rows")
+    if len(X) > most_rows:
+        raise Missing(f"scikit-learn's GP is for at most {most_rows:,} rows")
     start = np.sqrt(X.shape[1]) * np.maximum(X.std(axis=0), 0.02)
     matern = Matern(start, (1e-2, 1e3), nu=2.5)
     kernel = ConstantKernel(1.0, (1e-3, 1e3)) * matern + WhiteKernel(0.1, (1e-6, 10))
@@ -202,6 +210,54 @@ def svgp(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     return Answer(mean, std, fit_seconds, seconds)
 
 
+def muygps(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+    """MuyGPs: a GP on each query's 30 nearest rows, its kernel fitted by leave-one-out."""
+    _imported("MuyGPyS")
+    from MuyGPyS.gp import MuyGPS
+    from MuyGPyS.gp.deformation import Anisotropy, l2
+    from MuyGPyS.gp.hyperparameter import AnalyticScale, Parameter, VectorParameter
+    from MuyGPyS.gp.kernels import Matern
+    from MuyGPyS.gp.noise import HomoscedasticNoise
+    from MuyGPyS.neighbors import NN_Wrapper
+    from MuyGPyS.optimize import L_BFGS_B_optimize
+    from MuyGPyS.optimize.batch import sample_batch
+    from MuyGPyS.optimize.loss import lool_fn
+
+    np.random.seed(seed)  # noqa: NPY002, it draws from the global generator
+    start = np.sqrt(X.shape[1]) * np.maximum(X.std(axis=0), 0.02)
+    scales = VectorParameter(*(Parameter(float(one), (1e-2, 1e3)) for one in start))
+    model = MuyGPS(
+        kernel=Matern(smoothness=Parameter(2.5), deformation=Anisotropy(l2, length_scale=scales)),
+        noise=HomoscedasticNoise(0.01, (1e-6, 1.0)),
+        scale=AnalyticScale(),
+    )
+
+    def fit() -> tuple[Any, Any]:
+        near = NN_Wrapper(X, FEW_NEIGHBOURS, nn_method="exact", algorithm="ball_tree", n_jobs=-1)
+        batch, batch_near = sample_batch(near, FITTED_ROWS, len(X))
+        cross, pairs, targets, near_targets = model.make_train_tensors(batch, batch_near, X, y)
+        found = L_BFGS_B_optimize(model, targets, near_targets, cross, pairs, loss_fn=lool_fn)
+        return found.optimize_scale(pairs, near_targets), near
+
+    (fitted, near), fit_seconds = _timed(fit)
+
+    def predict() -> tuple[Array, Array]:
+        means, variances = [], []
+        for start in range(0, len(X_test), BATCH):
+            rows = X_test[start : start + BATCH]
+            known, _ = near.get_nns(rows)
+            queries = np.arange(len(rows))
+            cross, pairs, targets = fitted.make_predict_tensors(queries, known, rows, X, y)
+            K, k = fitted.kernel(pairs), fitted.kernel(cross)
+            means.append(np.ravel(fitted.posterior_mean(K, k, targets)))
+            variances.append(np.ravel(fitted.posterior_variance(K, k)))
+        noise = np.ravel(fitted.noise() * fitted.scale())[0]
+        return np.concatenate(means), np.sqrt(np.concatenate(variances) + noise)
+
+    (mean, std), seconds = _timed(predict)
+    return Answer(mean, std, fit_seconds, seconds)
+
+
 PEERS: dict[str, Callable[[Array, Array, Array, int], Answer]] = {
     "manygp": many,
     "manygp-nested": nested,
@@ -211,6 +267,8 @@ PEERS: dict[str, Callable[[Array, Array, Array, int], Answer]] = {
     "scikit-learn": sklearn_gpr,
     "gpboost": gpboost,
     "svgp": svgp,
+    "muygps": muygps,
+    "manygp-5s": hurried,
 }
 
 

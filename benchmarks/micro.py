@@ -1,6 +1,6 @@
 """Speed as ratios within one run: likelihood, fit and predict.
 
-    python benchmarks/speed.py
+    python benchmarks/micro.py
 
 The comparison of fits needs GPyTorch (benchmarks/requirements.txt) and is left out without it.
 """
