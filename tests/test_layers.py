@@ -43,6 +43,7 @@ LAYERS = [
     "regressor",
     "__init__",  # what `from manygp import ...` gives
     "plotting",
+    "reading",
     "data_files",
     "datasets",
     "experiments",  # with all of its modules, which may import one another

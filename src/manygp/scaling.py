@@ -25,7 +25,9 @@ class Scaling(NamedTuple):
     def apply(self, raw: Array) -> Array:
         # A row too far from the others to be scaled becomes infinite, for the caller to refuse.
         with np.errstate(over="ignore"):
-            scaled: Array = (raw / 2 - self.shift / 2) / self.half_scale
+            scaled: Array = raw / 2
+            scaled -= self.shift / 2
+            scaled /= self.half_scale
         return scaled
 
     def undo(self, scaled: Array) -> Array:

@@ -81,6 +81,8 @@ def check_alpha(alpha: Any, n_rows: int) -> Array:
 
 def check_magnitude(values: Array, what: str, names: Any) -> None:
     """Refuse (scaled) values whose squares would overflow."""
+    if values.min() >= -LARGEST and values.max() <= LARGEST:
+        return
     large = np.abs(values) > LARGEST
     if large.any():
         row, column = np.argwhere(large)[0]
@@ -145,6 +147,9 @@ def _refuse_unnumeric(data: Any, what: str) -> None:
 
 
 def _refuse_missing(values: Array, what: str, names: Any) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):  # without an array of the answers
+            return
     finite = np.isfinite(values)
     if finite.all():
         return
