@@ -1,4 +1,4 @@
-"""Speed as ratios within one run: likelihood, fit and predict.
+"""Speed as ratios within one run: likelihood, fit, predict, workers and import.
 
     python benchmarks/micro.py
 
@@ -7,16 +7,20 @@ The comparison of fits needs GPyTorch (benchmarks/requirements.txt) and is left 
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 
 import numpy as np
 
-from manygp import ManyGPRegressor
+from manygp import ManyGPRegressor, fitting, progress
+from manygp.kernel import split_noise
 from manygp.kernels import default_kernel
-from manygp.likelihood import Likelihood
+from manygp.likelihood import Likelihood, TrainingData
 from manygp.parallel import single_threaded_blas
+from manygp.partition import balltree
 
 REPEATS = 5
 SAMPLED_EXPERTS = 4
@@ -77,10 +81,10 @@ def predict(n: int = 20_000, points: int = 200) -> None:
     )
 
 
-def routing(sizes: tuple[int, ...] = (10_000, 40_000, 160_000), n_queries: int = 10_000) -> None:
-    """A query of the four nearest experts, of more and more of them."""
+def routing(sizes: tuple[int, ...] = (100_000, 1_000_000), n_queries: int = 100_000) -> None:
+    """A query of the eight nearest experts, of more and more of them."""
     queries = data(n_queries)[0]
-    settings = {"overlap": 0, "hyperparameters": "shared", "temperature": 4, "routing": 4}
+    settings = {"overlap": 0, "hyperparameters": "shared", "temperature": 4, "routing": 8}
     models = [
         ManyGPRegressor(calibration="none", n_jobs=2, random_state=0, **settings).fit(*data(n))
         for n in sizes
@@ -89,7 +93,40 @@ def routing(sizes: tuple[int, ...] = (10_000, 40_000, 160_000), n_queries: int =
     for n, model, time in zip(sizes, models, times, strict=True):
         each, ratio = 1e6 * time / n_queries, time / times[0]
         experts = len(model.experts_)
-        print(f"query of 4 of {experts} experts, n={n}: {each:.0f} us, {ratio:.2f} x the first")
+        print(f"query of 8 of {experts} experts, n={n}: {each:.0f} us, {ratio:.2f} x the first")
+
+
+def workers(n: int = 100_000) -> None:
+    """The experts' own fits by one worker, two threads, and two processes."""
+    X, y = data(n)
+    rng = np.random.default_rng(0)
+    training = TrainingData(X, y[:, None], np.zeros(n), constant_mean=True)
+    kernel = fitting.fit_shared(training, split_noise(default_kernel(8)), 0, rng, 2)
+    parts = balltree(X, n // 200, rng)
+    starts = [kernel.theta[None]] * len(parts)
+
+    def task(n_jobs: int, worth_processes: float) -> Callable[[], object]:
+        def run() -> None:
+            fitting.WORTH_PROCESSES = worth_processes
+            fitting.fit_kernels(
+                training, parts, kernel, 10.0, starts, False, n_jobs, progress.silent
+            )
+
+        return run
+
+    one, threads, processes = side_by_side(task(1, np.inf), task(2, np.inf), task(2, 0.0))
+    print(
+        f"fit {len(parts)} experts: {one:.1f} s; two threads {one / threads:.2f} times as fast, "
+        f"two processes that have started {one / processes:.2f} times"
+    )
+
+
+def imports() -> None:
+    def task(module: str) -> Callable[[], object]:
+        return lambda: subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
+
+    ours, theirs = side_by_side(task("manygp"), task("sklearn.gaussian_process"))
+    print(f"import manygp: {ours:.2f} s, {ours / theirs:.2f} x sklearn.gaussian_process")
 
 
 def fit(n: int = 20_000) -> None:
@@ -147,4 +184,6 @@ if __name__ == "__main__":
     likelihood(400)
     predict()
     routing()
+    workers()
+    imports()
     fit()

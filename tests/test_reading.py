@@ -94,7 +94,8 @@ def test_a_file_of_another_kind_is_named(tmp_path):
 
 def test_a_model_is_the_same_from_memory_parquet_and_a_read_only_memmap(path, tmp_path):
     def fitted(X, y):
-        return ManyGPRegressor(points_per_expert=60, random_state=0, n_jobs=2).fit(X, y)
+        parameters = {"overlap": 1, "hyperparameters": "shared", "n_jobs": 2}
+        return ManyGPRegressor(points_per_expert=60, random_state=0, **parameters).fit(X, y)
 
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
@@ -112,7 +113,7 @@ def test_reading_needs_little_more_than_the_arrays(tmp_path):
     names = [f"x{j}" for j in range(d)]
     path = write(tmp_path / "large.parquet", dict(zip(names, values.T, strict=True)), 20_000)
     tracemalloc.start()
-    rows = read_parquet(path, "x0")
+    read_parquet(path, "x0")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < values.nbytes + 4 * BATCH_ROWS * d * 8
