@@ -178,3 +178,37 @@ def test_full_parts_hold_all_rows_and_are_one_array():
     assert len(parts) == 5
     assert_array_equal(parts[0], np.arange(N))
     assert all(part is parts[0] for part in parts), "the same array is fitted once"
+
+
+@pytest.mark.parametrize("n_parts", [129, 200, 1000])
+def test_many_clusters_are_parts_of_similar_size_that_hold_each_row_once(n_parts):
+    X = np.random.default_rng(0).normal(size=(5000, 3))
+    parts = partition.kmeans(X, n_parts, np.random.default_rng(0))
+    assert_array_equal(np.sort(np.concatenate(parts)), np.arange(5000))
+    assert abs(len(parts) - n_parts) <= 0.1 * n_parts
+    assert max(map(len, parts)) <= 1 + 2 * partition.LARGEST_CLUSTER * 5000 / n_parts
+    again = partition.kmeans(X, n_parts, np.random.default_rng(0))
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+
+
+def test_many_clusters_are_as_compact_as_few():
+    """Their rows are nearer to the centre than those of random parts by as much as k-means'."""
+    X = np.random.default_rng(0).uniform(size=(6000, 2))
+
+    def spread(parts):
+        return sum(((X[part] - X[part].mean(axis=0)) ** 2).sum() for part in parts)
+
+    many = partition.kmeans(X, 150, np.random.default_rng(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        labels = kmeans2(X, 150, minit="++", rng=np.random.default_rng(0))[1]
+    plain = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    assert spread(many) < 1.2 * spread(plain)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.95, 1.0])
+def test_many_parts_of_rows_that_are_mostly_equal(share):
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    X[: int(share * 2000)] = 1.0
+    parts = partition.kmeans(X, 200, np.random.default_rng(0))
+    assert_array_equal(np.sort(np.concatenate(parts)), np.arange(2000))

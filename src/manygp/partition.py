@@ -13,6 +13,9 @@ from manygp.types import Array, IndexArray, Partitioner
 
 # k-means clusters outside these multiples of the mean size are mended.
 SMALLEST_CLUSTER, LARGEST_CLUSTER = 0.1, 3.0
+# More clusters than this are sought in groups of at least so many, which are clusters of a sample
+# of so many rows each: the seeding of k-means takes time of order n k^2.
+MOST_CLUSTERS, GROUP_CLUSTERS, SAMPLED_ROWS, MOST_OF_ALL = 128, 16, 100, 0.9
 
 
 def random(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
@@ -25,8 +28,16 @@ def kmeans(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]
 
     Rows of empty and tiny clusters join the nearest of the other centres; a cluster of many
     times the mean size is cut along its widest column. Fewer distinct rows than parts have no
-    clusters: they are parted at random.
+    clusters: they are parted at random. Many clusters are sought within larger ones.
     """
+    parts: list[IndexArray] = []
+    if n_parts > MOST_CLUSTERS:
+        for rows in _groups(X, min(MOST_CLUSTERS, n_parts // GROUP_CLUSTERS), rng):
+            # A group of nearly all rows has nothing to tell them apart.
+            method = random if len(rows) > MOST_OF_ALL * len(X) else kmeans
+            n_own = max(1, round(n_parts * len(rows) / len(X)))
+            parts += [rows[part] for part in method(X[rows], n_own, rng)]
+        return parts
     if len(np.unique(X, axis=0)) < n_parts:
         return random(X, n_parts, rng)
     # Rows may be so near each other that their squared distances are 0.
@@ -39,7 +50,6 @@ def kmeans(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]
     orphans = np.flatnonzero(~np.isin(labels, kept))
     if len(orphans):
         labels[orphans] = kept[cKDTree(centres[kept]).query(X[orphans])[1]]
-    parts: list[IndexArray] = []
     for label in kept:
         rows = np.flatnonzero(labels == label)
         n_pieces = 1
@@ -48,6 +58,16 @@ def kmeans(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]
             rows = rows[np.argsort(X[rows, np.argmax(np.ptp(X[rows], axis=0))], kind="stable")]
         parts += [np.sort(piece) for piece in np.array_split(rows, n_pieces)]
     return parts
+
+
+def _groups(X: Array, n_groups: int, rng: np.random.Generator) -> list[IndexArray]:
+    """Rows by the nearest centre of the k-means clusters of a sample."""
+    sample = X[rng.permutation(len(X))[: SAMPLED_ROWS * n_groups]]
+    parts = kmeans(sample, n_groups, rng)
+    labels = cKDTree([sample[part].mean(axis=0) for part in parts]).query(X)[1]
+    order = np.argsort(labels, kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(labels, minlength=len(parts)))[:-1])
+    return [rows for rows in groups if len(rows)]
 
 
 def balltree(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
