@@ -1,5 +1,6 @@
 # Two commands do all set-up: `make demo` and `make test`.
 PYTHON ?= python3
+RESULTS ?= speed-results
 BIN := .venv/bin
 
 .PHONY: demo test test-slow paper bench lint figures clean
@@ -18,7 +19,8 @@ paper: .venv/.cli ## every table and figure of the paper; resumes where it stopp
 
 bench: .venv-bench/.installed ## speed beside other libraries, in an environment of its own; resumes
 	.venv-bench/bin/python benchmarks/micro.py
-	.venv-bench/bin/manygp bench speed --results benchmarks/speed $(ARGS)
+	.venv-bench/bin/python benchmarks/million.py
+	.venv-bench/bin/manygp bench speed --results $(RESULTS) $(ARGS)
 
 lint: .venv/.lint ## ruff and mypy
 	$(BIN)/ruff check .
@@ -39,5 +41,5 @@ clean:
 .venv-bench/.installed: pyproject.toml benchmarks/requirements.txt
 	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check \
-		-r benchmarks/requirements.txt -e ".[cli]"
+		-r benchmarks/requirements.txt -e ".[cli,parquet]"
 	touch $@
