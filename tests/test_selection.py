@@ -13,7 +13,7 @@ from manygp.kernels import Constant, Matern, White
 from manygp.labels import LABELS
 from manygp.likelihood import TrainingData
 from manygp.partition import PARTITIONS
-from manygp.selection import _gains, _recalibrate, prefers
+from manygp.selection import OVERLAP_LADDER, _gains, _recalibrate, affordable, prefers
 from manygp.weighting import TEMPERED
 from manygp.workshop import Workshop
 
@@ -499,6 +499,55 @@ def test_experts_know_overlap_times_their_rows_more(overlap):
 def test_an_overlap_beyond_all_rows_is_all_rows():
     fitted = model(**{**GIVEN, "overlap": 100}, kernel=FIXED).fit(X, y)
     assert all(len(np.unique(expert.rows)) == 150 for expert in fitted.experts_)
+
+
+@pytest.mark.parametrize("n_kept", [1, 2, 3, 4])
+def test_overlaps_whose_factors_exceed_the_memory_are_dropped(monkeypatch, n_kept):
+    factors = [8 * 100 * (200 * (1 + overlap)) ** 2 for overlap in OVERLAP_LADDER]
+    monkeypatch.setattr(selection, "LARGEST_FACTORS", factors[n_kept - 1])
+    assert affordable(20_000, 100, OVERLAP_LADDER) == list(OVERLAP_LADDER[:n_kept])
+
+
+def test_the_first_overlap_is_kept_whatever_it_takes(monkeypatch):
+    monkeypatch.setattr(selection, "LARGEST_FACTORS", 1.0)
+    assert affordable(20_000, 100, OVERLAP_LADDER) == [0.0]
+    assert affordable(20_000, 100, (3.0,)) == [3.0]
+    assert affordable(20_000, 100, (3.0, 4.0, 5.0)) == [3.0]
+
+
+def test_the_memory_of_factors_is_bounded_for_millions_of_rows():
+    for n in (10**4, 10**5, 10**6, 10**7):
+        kept = affordable(n, n // 200, OVERLAP_LADDER)
+        assert kept == list(OVERLAP_LADDER[: len(kept)])
+        for overlap in kept[1:]:
+            assert 8 * (n // 200) * (200 * (1 + overlap)) ** 2 <= selection.LARGEST_FACTORS
+
+
+@pytest.mark.parametrize(
+    ("n", "n_parts", "overlaps", "kept"),
+    [
+        (150, 6, OVERLAP_LADDER, [0.0, 1.0, 2.0, 4.0]),
+        (150, 3, OVERLAP_LADDER, [0.0, 1.0, 2.0]),  # twice its rows more is all there are
+        (150, 2, OVERLAP_LADDER, [0.0, 1.0]),
+        (150, 1, OVERLAP_LADDER, [0.0]),
+        (1, 1, OVERLAP_LADDER, [0.0]),
+        (150, 6, (1.0, 1.0), [1.0]),
+        (150, 6, (1.0, 1.001), [1.0]),  # the same number of rows
+        (150, 6, (7.0, 100.0), [7.0]),
+        (150, 150, (0.0, 0.4, 1.0), [0.0, 1.0]),
+    ],
+)
+def test_overlaps_that_mean_the_same_rows_are_compared_once(n, n_parts, overlaps, kept):
+    assert affordable(n, n_parts, overlaps) == kept
+
+
+def test_overlaps_that_do_not_fit_into_memory_are_not_compared(monkeypatch):
+    monkeypatch.setattr(selection, "LARGEST_FACTORS", 8 * 6 * 50.0**2)
+    fitted = model(kernel=FIXED, temperature=3.0, routing=3).fit(X, y)
+    compared = [one.value for one in alternatives(fitted.calibration_report_, "overlap")]
+    assert compared == [0.0, 1.0]
+    given = model(kernel=FIXED, temperature=3.0, routing=3, overlap=4).fit(X, y)
+    assert given.calibration_report_.chosen["overlap"] == 4.0
 
 
 @pytest.mark.parametrize("overlap", [1, 2])

@@ -111,10 +111,10 @@ def measure(data: TrainingData, kernel: Sum) -> Costs:
 def estimate(
     plan: Plan, space: Space, shape: tuple[int, ...], n_jobs: int | None, costs: Costs
 ) -> Plan:
-    """The plan with its cost on rows of a shape, less what does not fit into memory."""
+    """The plan with its cost on rows of a shape."""
     n, d = shape
     n_experts = max(1, n // plan.points_per_expert)
-    plan = plan._replace(overlaps=tuple(affordable(n, n_experts, plan.overlaps)))
+    overlaps = affordable(n, n_experts, plan.overlaps)
     points = n / n_experts
     speed = 1 + GAIN * (n_workers(n_jobs) - 1)
     passes = PASSES * n * (d + 5) + TREE * n * np.log2(n_experts + 1) * (1 + plan.kernels)
@@ -123,7 +123,7 @@ def estimate(
         final, rest = ALONE_EVALUATIONS * costs.evaluation(n), 0.0
         known = float(n)
     else:
-        known = min(n, points * (1 + max(plan.overlaps)))
+        known = min(n, points * (1 + max(overlaps)))
         shares = any(pull != 0.0 for pull in plan.pulls)
         fits = 0.0
         if any(pull != np.inf for pull in plan.pulls):
@@ -135,25 +135,27 @@ def estimate(
         if not space.fixed:
             judged = min(n_experts, JUDGED_EXPERTS)
             asked = min(n, JUDGED_ROWS) * min(n_experts, 8)
-            for pull, overlap in _compared(plan):
+            for pull, overlap in _compared(plan.pulls, overlaps):
                 size = min(n, points * (1 + overlap))
                 each = CONDITIONING * costs.evaluation(size) + (pull != np.inf) * fits
                 asking = asked * costs.evaluation(size) / size * ASKING
                 rest += JUDGING * min(n, JUDGED_ROWS) + (judged * each + asking) / speed
     numbers = 4 * n * (d + 2) + 2 * n * known / points * (d + 2) + n_experts * known**2
     return plan._replace(
-        seconds=passes + rest + final,
-        bytes=INTERPRETER + 8 * numbers + RECORD * n_experts,
-        final_seconds=final,
+        seconds=float(passes + rest + final),
+        bytes=float(INTERPRETER + 8 * numbers + RECORD * n_experts),
+        final_seconds=float(final),
     )
 
 
-def _compared(plan: Plan) -> Iterator[tuple[float | Pull, float]]:
+def _compared(
+    pulls: tuple[float | Pull, ...], overlaps: list[float]
+) -> Iterator[tuple[float | Pull, float]]:
     """Pulls at the first overlap, overlaps, and the neighbouring pulls again: see `select`."""
-    yield from ((pull, plan.overlaps[0]) for pull in plan.pulls)
-    yield from ((plan.pulls[-1], overlap) for overlap in plan.overlaps[1:])
-    if len(plan.overlaps) > 1:
-        yield from ((pull, plan.overlaps[-1]) for pull in plan.pulls[1:3])
+    yield from ((pull, overlaps[0]) for pull in pulls)
+    yield from ((pulls[-1], overlap) for overlap in overlaps[1:])
+    if len(overlaps) > 1:
+        yield from ((pull, overlaps[-1]) for pull in pulls[1:3])
 
 
 def afford(
@@ -163,15 +165,19 @@ def afford(
     kernel: Sum,
     n_jobs: int | None,
     seconds: float,
+    least: int = LEAST_POINTS,
 ) -> Plan:
-    """The first plan that leaves some of the seconds, or the cheapest; with its cost."""
+    """The first plan that leaves some of the seconds, or the cheapest; with its cost.
+
+    `least` is the smallest size of experts to consider.
+    """
     costs = measure(data, kernel)
-    options = [estimate(plan, space, data.X.shape, n_jobs, costs) for plan in plans(whole)]
+    options = [estimate(plan, space, data.X.shape, n_jobs, costs) for plan in plans(whole, least)]
     fitting = (plan for plan in options if plan.seconds <= PLANNED * seconds)
     return next(fitting, min(options, key=lambda plan: plan.seconds))
 
 
-def plans(whole: Plan) -> Iterator[Plan]:
+def plans(whole: Plan, least: int = LEAST_POINTS) -> Iterator[Plan]:
     """Cheaper and cheaper plans, the whole one first."""
     points = whole.points_per_expert
     while True:
@@ -191,5 +197,5 @@ def plans(whole: Plan) -> Iterator[Plan]:
                 kernels=min(kernels, whole.kernels),
             )
         points //= 2
-        if points < LEAST_POINTS:
+        if points < least:
             return

@@ -19,8 +19,9 @@ SMALLEST_PRIOR = 1e-200
 # Relative improvement of the likelihood at which the fit of one of many experts stops.
 TOLERANCE = 1e-7
 # Factors of so many rows are stored in single precision if no row that the expert knows has a
-# smaller latent variance, relative to the prior's: no std then changes by more than 1e-4 of it.
-SINGLE_ROWS, SINGLE_VARIANCE = 128, 5e-3
+# smaller latent variance, nor a larger noise, relative to the prior's variance: a std then changes
+# by less than about 1e-4 of it.
+SINGLE_ROWS, SINGLE_VARIANCE, SINGLE_NOISE = 128, 5e-3, 100.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +210,9 @@ def _single_will_do(whitener: Array, known: Likelihood, kernel: Sum, jitter: flo
     if n < SINGLE_ROWS:
         return False
     noise = known.alpha + kernel.right.diag(known.X) + jitter
-    least = SINGLE_VARIANCE * kernel.left.diag(known.X)
-    if np.any(noise < least):  # a row's own latent variance is smaller than its noise
+    prior = kernel.left.diag(known.X)
+    least = SINGLE_VARIANCE * prior  # a row's own latent variance is smaller than its noise
+    if np.any(noise < least) or np.any(noise > SINGLE_NOISE * prior):
         return False
     W = whitener[:n, :n]
     precision = np.einsum("ij,ij->j", W, W)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -37,13 +38,18 @@ def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> 
     done = 0
     for _ in range(ATTEMPTS):
         tasks = (delayed(_single_threaded)(function, item) for item in items[done:])
+        results = Parallel(n_jobs, batch_size=1, return_as="generator")(tasks)
         try:
-            for result in Parallel(n_jobs, batch_size=1, return_as="generator")(tasks):
+            for result in results:
                 done += 1
                 yield result
             return
         except BrokenProcessPool:
             continue
+        finally:
+            with warnings.catch_warnings():  # of tasks that an interrupt has left undone
+                warnings.filterwarnings("ignore", message=".*tasks which were still being")
+                results.close()
     raise WorkerKilledError(done)
 
 

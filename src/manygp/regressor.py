@@ -19,7 +19,7 @@ from manygp.kernel import Sum, split_noise
 from manygp.kernels import default_kernel
 from manygp.labels import LABELS
 from manygp.likelihood import TrainingData
-from manygp.partition import PARTITIONS
+from manygp.partition import PARTITIONS, full_parts, one_part
 from manygp.predictor import Predictor
 from manygp.rules import Rules, choose, weighting_of
 from manygp.selection import (
@@ -29,7 +29,7 @@ from manygp.selection import (
     STRENGTHS,
 )
 from manygp.training import train
-from manygp.types import Array, Calibration
+from manygp.types import Array, Calibration, Partitioner
 from manygp.weighting import TEMPERED
 
 # Parameters that may change after fit, unless "auto" depends on them.
@@ -254,7 +254,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         kernel = split_noise(given)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True)
-        plan, deadline = self._plan(space, data, kernel, begin)
+        plan, deadline = self._plan(space, partition, data, kernel, begin)
         space = space._replace(pulls=plan.pulls, overlaps=plan.overlaps)
         several = n >= 2 * plan.points_per_expert
         dependent = space.aggregation in DEPENDENT
@@ -291,7 +291,12 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         return self
 
     def _plan(
-        self, space: Space, data: TrainingData, kernel: Sum, begin: float
+        self,
+        space: Space,
+        partition: Partitioner,
+        data: TrainingData,
+        kernel: Sum,
+        begin: float,
     ) -> tuple[budget.Plan, float]:
         """What is to be done, and when to stop looking for something better."""
         plan = budget.Plan(
@@ -305,7 +310,12 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
             return plan, np.inf
         seconds = np.inf if self.time_budget is None else float(self.time_budget)
         left = seconds - (perf_counter() - begin)
-        plan = budget.afford(plan, space, data, kernel, self.n_jobs, left)
+        n, points, least = len(data.X), plan.points_per_expert, budget.LEAST_POINTS
+        if partition in (one_part, full_parts):  # experts of all rows, whatever is planned
+            plan, least = plan._replace(points_per_expert=n), n
+        elif space.aggregation in DEPENDENT and space.pulls[0] != np.inf:
+            least = points  # several experts would need one kernel
+        plan = budget.afford(plan, space, data, kernel, self.n_jobs, left, least)
         if plan.seconds > left:
             warnings.warn(
                 f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
@@ -313,7 +323,9 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
                 stacklevel=4,
             )
         if self.verbose:
-            progress.say(f"{len(data.X):,} rows; {plan}")
+            progress.say(f"{n:,} rows; {plan}")
+        if least == n:
+            plan = plan._replace(points_per_expert=points)
         return plan, begin + seconds - plan.final_seconds
 
     def _space(self) -> Space:
