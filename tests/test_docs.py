@@ -6,16 +6,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES_WITH_CODE = [p for p in PAGES if "```python\n" in p.read_text() and p.name != "design.md"]
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.name)
-def test_python_blocks_run_in_order(page):
+def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.random((500, 2))
     names = {"X": X, "y": np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=500), "X_new": X[:5]}
+    monkeypatch.chdir(tmp_path)
+    for name in ("flights.parquet", "new.parquet"):  # that the README reads
+        columns = {"distance": X[:, 0], "hour": X[:, 1], "delay": names["y"]}
+        parquet.write_table(pyarrow.table(columns), name)
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(compile(block, page.name, "exec"), names)
     if "model" in names:

@@ -48,7 +48,7 @@ PAPER_TASKS = (
 )  # fmt: skip
 QUALITY_MODELS = (
     "manygp", "manygp-nested", "manygp-grbcm", "exact", "neighbours", "scikit-learn", "gpboost",
-    "svgp",
+    "svgp", "muygps", "manygp-5s",
 )  # fmt: skip
 
 SPEED_TASKS = (

@@ -124,12 +124,13 @@ def hurried(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
 
 
 def sklearn_gpr(
-    X: Array, y: Array, X_test: Array, seed: int, most_rows: int = MOST_EXACT_ROWS
+    X: Array, y: Array, X_test: Array, seed: int, most_rows: int | None = None
 ) -> Answer:
     """scikit-learn's exact GP, for up to 5,000 rows unless it is to try more."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
+    most_rows = most_rows or MOST_EXACT_ROWS
     if len(X) > most_rows:
         raise Missing(f"scikit-learn's GP is for at most {most_rows:,} rows")
     start = np.sqrt(X.shape[1]) * np.maximum(X.std(axis=0), 0.02)

@@ -33,6 +33,8 @@ NAMES = {
     "scikit-learn": "scikit-learn GPR",
     "gpboost": "GPBoost, Vecchia",
     "svgp": "GPyTorch SVGP",
+    "muygps": "MuyGPs, 30 neighbours",
+    "manygp-5s": "manygp, 5 s to fit",
 }
 
 
