@@ -273,7 +273,8 @@ def draw_scaling(found: dict[tuple[str, str], dict[str, Any]], path: Path) -> bo
         axis.set(xscale="log", yscale="log", xlabel="training rows", title=title)
         axis.grid(alpha=0.3)
     axes[0].axhline(TIMEOUT, color="grey", linestyle=":", label="ten minutes")
-    axes[0].legend(fontsize=8)
+    axes[2].set(yscale="linear", ylim=(0, None))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
     figure.savefig(path, dpi=90)
     plt.close(figure)
     return True
