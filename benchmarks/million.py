@@ -8,7 +8,6 @@ both partitions that look at the rows are timed as well.
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from time import perf_counter
 import numpy as np
 
 from manygp import ManyGPRegressor
-from manygp.experiments.speed import synthetic
+from manygp.experiments.speed import peak_megabytes, synthetic
 from manygp.metrics import nll, rmse
 from manygp.partition import balltree, kmeans
 from manygp.reading import read_parquet
@@ -49,11 +48,9 @@ def run(folder: Path, source: str) -> None:
     asked = perf_counter()
     mean, std = model.predict(X_test, return_std=True)
     answered = perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
-    workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024**2
     print(
         f"{len(X)} rows from {source}: fit {fitted - begin:.0f} s, predict {N_QUERIES} rows "
-        f"{answered - asked:.1f} s, peak {peak:.2f} GiB and {workers:.2f} in each worker, "
+        f"{answered - asked:.1f} s, peak {peak_megabytes() / 1000:.2f} GB with its workers, "
         f"RMSE {rmse(y_test, mean):.3f}, NLL {nll(y_test, mean, std):.3f}",
         flush=True,
     )

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 
 from manygp import datasets
 from manygp.data_files import DATA_FILES
@@ -83,23 +84,31 @@ def rows_of(task: str, data_dir: str | None) -> tuple[Array, Array, Array, Array
     return data.X_train, data.y_train, data.X_test, data.y_test
 
 
+def peak_megabytes() -> float:
+    """The most that this process has held, and as many times the most of a worker as there are."""
+    workers = get_reusable_executor()
+    n_workers = len(workers._processes or ())
+    workers.shutdown(wait=True)  # the memory of a worker is known when it has ended
+    own, worker = (
+        resource.getrusage(who).ru_maxrss / 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return float(own + n_workers * worker)
+
+
 def run_cell(cell: Cell, data_dir: str | None) -> dict[str, Any]:
     """Fit, predict and score, with bounded memory."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     X, y, X_test, y_test = rows_of(cell.task, data_dir)
     answer = MODELS[cell.model](X, y, X_test, cell.repeat)
     y_test = y_test[: len(answer.mean)]
-    own, workers = (
-        resource.getrusage(who).ru_maxrss
-        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
     return {
         **cell._asdict(),
         "n_rows": len(X),
         "n_queries": len(y_test),
         "fit_seconds": round(answer.fit_seconds, 3),
         "predict_seconds": round(answer.predict_seconds, 3),
-        "peak_megabytes": round((own + workers) / 1024),
+        "peak_megabytes": round(peak_megabytes()),
         "rmse": rmse(y_test, answer.mean),
         "nll": nll(y_test, answer.mean, answer.std),
         "note": answer.note,
