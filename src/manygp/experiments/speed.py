@@ -23,6 +23,7 @@ from manygp.experiments.grid import Configuration, Store, write_atomically
 from manygp.experiments.peers import PEERS, Missing, sklearn_gpr
 from manygp.experiments.tables import Table
 from manygp.metrics import nll, rmse
+from manygp.parallel import n_workers
 from manygp.types import Array
 
 # Rows of the synthetic tasks, from the smallest: what is too much for a model is so from there on.
@@ -85,15 +86,13 @@ def rows_of(task: str, data_dir: str | None) -> tuple[Array, Array, Array, Array
 
 
 def peak_megabytes() -> float:
-    """The most that this process has held, and as many times the most of a worker as there are."""
-    workers = get_reusable_executor()
-    n_workers = len(workers._processes or ())
-    workers.shutdown(wait=True)  # the memory of a worker is known when it has ended
+    """The most that this process has held, and the most of a worker for each core, if any ran."""
+    get_reusable_executor().shutdown(wait=True)  # what a worker held is known when it has ended
     own, worker = (
         resource.getrusage(who).ru_maxrss / 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-    return float(own + n_workers * worker)
+    return float(own + n_workers(-1) * worker)
 
 
 def run_cell(cell: Cell, data_dir: str | None) -> dict[str, Any]:
