@@ -90,7 +90,7 @@ def test_a_run_that_takes_too_long_is_a_result(store, monkeypatch):
         ("numpy: Unable to allocate 7.45 GiB for an array", "> 16 GiB"),
         ("MemoryError", "> 16 GiB"),
         ("ValueError: no", "failed: ValueError: no"),
-        ("", "failed: exit 1"),
+        ("", "failed: no message"),
     ],
 )
 def test_a_run_that_fails_is_a_result(store, monkeypatch, message, note):

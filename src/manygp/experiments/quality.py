@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,6 +16,7 @@ from manygp import datasets
 from manygp.data_files import DATA_FILES
 from manygp.experiments.grid import PAPER_TASKS, Configuration, Store, write_atomically
 from manygp.experiments.peers import PEERS, Missing
+from manygp.experiments.processes import run_alone
 from manygp.experiments.published import published
 from manygp.experiments.tables import Table
 from manygp.metrics import coverage, ence, nll, rmse
@@ -91,17 +91,13 @@ def run(
     for name in sorted({cell.task for cell in store.missing(cells)} & set(DATA_FILES)):
         datasets.load(name, data_dir=data_dir)  # a missing file is an error before any work
     for cell in store.missing(cells):
-        command = [sys.executable, "-m", __name__, json.dumps(cell), json.dumps(data_dir)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
-        except subprocess.TimeoutExpired:
+        result, failure, timed_out = run_alone(__name__, cell, data_dir, TIMEOUT)
+        if timed_out:
             store.add(cell, {**cell._asdict(), "note": f"not finished in {TIMEOUT} s"})
-        else:
-            if done.returncode != 0:
-                why = (done.stderr.strip().splitlines() or ["no message"])[-1]
-                store.add(cell, {**cell._asdict(), "note": f"failed: {why[:200]}"})
-            elif done.stdout.strip():
-                store.add(cell, json.loads(done.stdout.splitlines()[-1]))
+        elif failure:
+            store.add(cell, {**cell._asdict(), "note": f"failed: {failure[:200]}"})
+        elif result is not None:
+            store.add(cell, result)
         finished(cell)
 
 

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import resource
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -21,6 +20,7 @@ from manygp import datasets
 from manygp.data_files import DATA_FILES
 from manygp.experiments.grid import Configuration, Store, write_atomically
 from manygp.experiments.peers import PEERS, Missing, sklearn_gpr
+from manygp.experiments.processes import run_alone
 from manygp.experiments.tables import Table
 from manygp.metrics import nll, rmse
 from manygp.parallel import n_workers
@@ -126,19 +126,15 @@ def run(
                 store.add(cell, {**cell._asdict(), "note": why})
             finished(cell)
             continue
-        command = [sys.executable, "-m", __name__, json.dumps(cell), json.dumps(data_dir)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
-        except subprocess.TimeoutExpired:
+        result, failure, timed_out = run_alone(__name__, cell, data_dir, TIMEOUT)
+        if "MemoryError" in failure or "allocate" in failure:
+            store.add(cell, {**cell._asdict(), "note": f"> {MEMORY // 2**30} GiB"})
+        elif timed_out:
             store.add(cell, {**cell._asdict(), "note": f"> {TIMEOUT // 60} min"})
-        else:
-            if done.returncode != 0:
-                why = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
-                out = "MemoryError" in why or "allocate" in why
-                why = f"> {MEMORY // 2**30} GiB" if out else f"failed: {why[:200]}"
-                store.add(cell, {**cell._asdict(), "note": why})
-            elif done.stdout.strip():
-                store.add(cell, json.loads(done.stdout.splitlines()[-1]))
+        elif failure:
+            store.add(cell, {**cell._asdict(), "note": f"failed: {failure[:200]}"})
+        elif result is not None:
+            store.add(cell, result)
         finished(cell)
 
 
