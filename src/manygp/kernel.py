@@ -117,10 +117,15 @@ class Kernel(ABC):
         return sum(len(value) if isinstance(value, tuple) else 1 for value in values)
 
     @property
+    def values(self) -> Array:
+        """The free hyperparameters: (p,)."""
+        values = [np.atleast_1d(getattr(self, p)) for p in self.free]
+        return np.concatenate(values) if values else np.empty(0)
+
+    @property
     def theta(self) -> Array:
         """Logarithms of the free hyperparameters: (p,)."""
-        values = [np.atleast_1d(getattr(self, p)) for p in self.free]
-        return np.log(np.concatenate(values)) if values else np.empty(0)
+        return np.log(self.values)
 
     @property
     def bounds(self) -> Array:
@@ -145,9 +150,13 @@ class Kernel(ABC):
         """The same kernel with the free hyperparameters exp(theta)."""
         if len(theta) != self.n_free:
             raise ValueError(f"{self!r} needs {self.n_free} elements of theta, not {len(theta)}")
-        values = np.exp(theta).tolist()
-        if not np.all(np.isfinite(values) & np.greater(values, 0)):
+        values = np.exp(theta)
+        if not np.all(np.isfinite(values) & (values > 0)):
             raise ValueError(f"exp(theta) must be positive and finite, not {values}")
+        return self.with_values(values.tolist())
+
+    def with_values(self, values: list[float]) -> Self:
+        """The same kernel with these free hyperparameters, which are positive and finite."""
         changed = copy(self)  # valid as it is: nothing of __post_init__ needs to run again
         for p in self.free:
             old = getattr(self, p)
@@ -246,8 +255,8 @@ class Pair(Kernel):
         return self.left.n_free + self.right.n_free
 
     @property
-    def theta(self) -> Array:
-        return np.concatenate([self.left.theta, self.right.theta])
+    def values(self) -> Array:
+        return np.concatenate([self.left.values, self.right.values])
 
     @property
     def bounds(self) -> Array:
@@ -263,9 +272,9 @@ class Pair(Kernel):
             names.append(bare if seen[bare] == 1 else f"{bare}#{seen[bare]}")
         return names
 
-    def with_theta(self, theta: Array) -> Self:
+    def with_values(self, values: list[float]) -> Self:
         n = self.left.n_free
-        return type(self)(self.left.with_theta(theta[:n]), self.right.with_theta(theta[n:]))
+        return type(self)(self.left.with_values(values[:n]), self.right.with_values(values[n:]))
 
     def inverse_lengths(self, n_features: int) -> Array:
         return np.hypot(

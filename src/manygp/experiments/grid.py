@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter
@@ -15,6 +14,7 @@ from joblib import Parallel, delayed
 
 from manygp import datasets
 from manygp.data_files import DATA_FILES
+from manygp.files import write_atomically
 from manygp.labels import LABELS
 from manygp.metrics import ence, nll, reliability_curve, rmse
 from manygp.regressor import ManyGPRegressor
@@ -221,16 +221,6 @@ class Store(Generic[CellType]):
     def read(self, cells: Iterable[CellType]) -> list[dict[str, Any]]:
         """Results of the cells that are finished."""
         return [self.results[cell] for cell in cells if cell in self.results]
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all, also after a crash."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as part:
-        part.write(text)
-        part.flush()
-        os.fsync(part.fileno())
-    os.chmod(part.name, 0o644)  # a temporary file is private
-    os.replace(part.name, path)
 
 
 def run(

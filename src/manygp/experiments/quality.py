@@ -14,11 +14,12 @@ import numpy as np
 
 from manygp import datasets
 from manygp.data_files import DATA_FILES
-from manygp.experiments.grid import PAPER_TASKS, Configuration, Store, write_atomically
+from manygp.experiments.grid import PAPER_TASKS, Configuration, Store
 from manygp.experiments.peers import PEERS, Missing
 from manygp.experiments.processes import run_alone
 from manygp.experiments.published import published
 from manygp.experiments.tables import Table
+from manygp.files import write_atomically
 from manygp.metrics import coverage, ence, nll, rmse
 
 SEEDS = 5

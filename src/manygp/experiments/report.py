@@ -13,7 +13,7 @@ from manygp.experiments.figures import (
     draw_reliability,
     draw_sizes,
 )
-from manygp.experiments.grid import PAPER_TASKS, REGIMES, TASKS, write_atomically
+from manygp.experiments.grid import PAPER_TASKS, REGIMES, TASKS
 from manygp.experiments.page import as_html, figure, page
 from manygp.experiments.tables import (
     Table,
@@ -23,6 +23,7 @@ from manygp.experiments.tables import (
     summarise,
     tidy,
 )
+from manygp.files import write_atomically
 
 REGIME_TITLES = {
     "independent": "Independent hyperparameters (the paper's)",

@@ -18,10 +18,11 @@ from joblib.externals.loky import get_reusable_executor
 
 from manygp import datasets
 from manygp.data_files import DATA_FILES
-from manygp.experiments.grid import Configuration, Store, write_atomically
+from manygp.experiments.grid import Configuration, Store
 from manygp.experiments.peers import PEERS, Missing, sklearn_gpr
 from manygp.experiments.processes import run_alone
 from manygp.experiments.tables import Table
+from manygp.files import write_atomically
 from manygp.metrics import nll, rmse
 from manygp.parallel import n_workers
 from manygp.types import Array
