@@ -15,7 +15,7 @@ from time import perf_counter
 
 import numpy as np
 
-from manygp import ManyGPRegressor, fitting, progress
+from manygp import ManyGPRegressor, fitting
 from manygp.kernel import split_noise
 from manygp.kernels import default_kernel
 from manygp.likelihood import Likelihood, TrainingData
@@ -101,16 +101,15 @@ def workers(n: int = 100_000) -> None:
     X, y = data(n)
     rng = np.random.default_rng(0)
     training = TrainingData(X, y[:, None], np.zeros(n), constant_mean=True)
-    kernel = fitting.fit_shared(training, split_noise(default_kernel(8)), 0, rng, 2)
+    kernel = fitting.fit_shared(training, split_noise(default_kernel(8)), 0, rng, fitting.Run(2))
     parts = balltree(X, n // 200, rng)
     starts = [kernel.theta[None]] * len(parts)
 
     def task(n_jobs: int, worth_processes: float) -> Callable[[], object]:
         def run() -> None:
             fitting.WORTH_PROCESSES = worth_processes
-            fitting.fit_kernels(
-                training, parts, kernel, 10.0, starts, False, n_jobs, progress.silent
-            )
+            how = fitting.Run(n_jobs)
+            fitting.fit_kernels(training, parts, kernel, 10.0, starts, False, how)
 
         return run
 

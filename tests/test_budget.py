@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
-from manygp import ManyGPRegressor, budget, fitting, progress, selection, training
+from manygp import ManyGPRegressor, budget, fitting, selection, training
 from manygp.budget import LEAST_POINTS, PLANNED, Costs, Plan, afford, estimate, measure, plans
 from manygp.committee import Layout
+from manygp.fitting import Run
 from manygp.kernel import split_noise
 from manygp.kernels import Constant, Matern, White
 from manygp.labels import LABELS
@@ -501,7 +502,7 @@ def make_workshop():
     parts = PARTITIONS["balltree"](X, 6, np.random.default_rng(0))
     layout = Layout.of(X, parts, np.ones(2))
     starts = [FREE.theta[None]] * 6
-    return Workshop(DATA, layout, FREE, starts, None, None, progress.silent)
+    return Workshop(DATA, layout, FREE, starts, None, Run())
 
 
 def test_after_the_deadline_the_simplest_committee_is_kept():

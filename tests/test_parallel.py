@@ -14,8 +14,8 @@ from numpy.testing import assert_array_equal
 from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info
 
-from manygp import ManyGPRegressor, fitting, progress
-from manygp.fitting import fit_kernels
+from manygp import ManyGPRegressor, fitting
+from manygp.fitting import Run, fit_kernels
 from manygp.kernel import split_noise
 from manygp.kernels import Constant, Matern, White
 from manygp.likelihood import TrainingData
@@ -48,7 +48,7 @@ def answers(fitted):
 
 def fits(n_jobs, data=DATA, parts=PARTS, pull=30.0):
     starts = [fitting.starts_of(FREE, 1, np.random.default_rng(m)) for m in range(len(parts))]
-    found = fit_kernels(data, parts, FREE, pull, starts, False, n_jobs, progress.silent)
+    found = fit_kernels(data, parts, FREE, pull, starts, False, Run(n_jobs))
     return [(kernel.theta.tolist(), n) for kernel, n in found]
 
 
@@ -253,7 +253,7 @@ def test_progress_sees_every_fit_in_processes(in_processes):
             yield item
 
     starts = [FREE.theta[None]] * 20
-    fit_kernels(DATA, PARTS, FREE, 30.0, starts, False, 2, count)
+    fit_kernels(DATA, PARTS, FREE, 30.0, starts, False, Run(2, count))
     assert seen == [20] * 20
 
 
@@ -355,6 +355,6 @@ def test_an_interrupted_fit_says_no_more_than_that(in_processes, monkeypatch):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(KeyboardInterrupt):
-            fit_kernels(DATA, PARTS[:12], FREE, 30.0, starts, False, 2, interrupted)
+            fit_kernels(DATA, PARTS[:12], FREE, 30.0, starts, False, Run(2, interrupted))
         gc.collect()
     assert [str(one.message) for one in caught] == []

@@ -5,9 +5,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
-from manygp import ManyGPRegressor, fitting, judging, metrics, progress, selection, workshop
+from manygp import ManyGPRegressor, fitting, judging, metrics, selection, workshop
 from manygp.calibration import Information, Recalibration
 from manygp.committee import Committee, Layout
+from manygp.fitting import Run
 from manygp.kernel import metric, split_noise
 from manygp.kernels import Constant, Matern, White
 from manygp.labels import LABELS
@@ -401,7 +402,7 @@ def make_workshop(targets=y, n_parts=5, kernel=FREE, partition="balltree", seed=
     parts = PARTITIONS[partition](X * columns, n_parts, np.random.default_rng(seed))
     starts = [kernel.theta[None]] * n_parts
     layout = Layout.of(X * columns, parts, columns)
-    return Workshop(data, layout, kernel, starts, None, None, progress.silent)
+    return Workshop(data, layout, kernel, starts, None, Run())
 
 
 @pytest.mark.parametrize("pull", [30.0, 0.0])
@@ -451,7 +452,7 @@ def test_the_part_given_twice_has_one_expert():
     shop = make_workshop()
     part = shop.layout.parts[0]
     layout = Layout.of(X * shop.layout.metric, [part, part, np.arange(150)], shop.layout.metric)
-    twice = Workshop(shop.data, layout, FREE, shop.starts[:3], None, None, progress.silent)
+    twice = Workshop(shop.data, layout, FREE, shop.starts[:3], None, Run())
     experts = twice.committee(30.0, 1.0).experts
     assert experts[0] is experts[1]
     assert experts[0] is not experts[2]

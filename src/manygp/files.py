@@ -7,11 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
-from typing import BinaryIO
+from typing import IO
 
 
 @contextmanager
-def replacing(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of `path` once all of it is on the disk.
 
     If that fails, the disk being full for instance, what was there before stays as it was.

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from itertools import chain
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from manygp.checkpoint import Checkpoint, key_of
 from manygp.expert import TOLERANCE, fit_kernel, maximise
 from manygp.kernel import Sum, metric
 from manygp.likelihood import TrainingData
 from manygp.parallel import WorkerKilledError, n_workers, process_map, thread_map
 from manygp.partition import balltree
+from manygp.progress import silent
 from manygp.types import Array, IndexArray, Pull
 
 # The shared kernel is fitted on this many blocks of random rows, whatever n is.
@@ -31,7 +34,26 @@ PULLS: dict[str, float] = {"independent": 0.0, "hierarchical": 30.0, "shared": n
 # a time, if the rest takes more seconds than it takes to start them.
 FIRST_EXPERTS, BATCH_EXPERTS, WORTH_PROCESSES = 8, 8, 4.0
 
-Progress = Callable[[Iterable[Any], int], Iterable[Any]]
+Progress: TypeAlias = Callable[[Iterable[Any], int], Iterable[Any]]
+Task: TypeAlias = tuple[IndexArray, Array]
+Fits: TypeAlias = Generator[tuple[Sum, int], None, None]
+
+
+class Run(NamedTuple):
+    """How a fit is done, which has no say in what comes out.
+
+    Attributes
+    ----------
+    n_jobs : int or None
+    progress : callable
+        Wraps the iterator of fits and their number.
+    checkpoint : Checkpoint, optional
+        Where finished fits are kept, and taken from.
+    """
+
+    n_jobs: int | None = None
+    progress: Progress = silent
+    checkpoint: Checkpoint | None = None
 
 
 def fit_shared(
@@ -39,7 +61,7 @@ def fit_shared(
     kernel: Sum,
     n_restarts: int,
     rng: np.random.Generator,
-    n_jobs: int | None,
+    run: Run,
     n_rows: int = SHARED_ROWS,
     limit: bool = True,
     local: bool = False,
@@ -54,7 +76,7 @@ def fit_shared(
     n_restarts : int
         Further random starts.
     rng : Generator
-    n_jobs : int or None
+    run : Run
     n_rows : int
         Rows of each block.
     limit : bool
@@ -71,10 +93,17 @@ def fit_shared(
     else:
         blocks = np.array_split(rng.permutation(n)[: n_blocks * n_rows], n_blocks)
     starts = starts_of(kernel, n_restarts, rng)
-    likelihoods = [data.likelihood(block) for block in blocks]
     free = np.zeros(kernel.n_free)
-    with thread_map(n_jobs, limit) as parallel_map:
-        return maximise(likelihoods, kernel, free, starts, TOLERANCE_SHARED, parallel_map)[0]
+
+    def fit(missing: list[Array]) -> Fits:
+        likelihoods = [data.likelihood(block) for block in blocks]
+        with thread_map(run.n_jobs, limit) as parallel_map:
+            for starts in missing:
+                yield maximise(likelihoods, kernel, free, starts, TOLERANCE_SHARED, parallel_map)
+
+    key = key_of("shared", kernel, TOLERANCE_SHARED, limit, starts, *blocks)
+    ((fitted, _),) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
+    return fitted
 
 
 def fit_kernels(
@@ -84,8 +113,7 @@ def fit_kernels(
     pull: float | Pull,
     starts: list[Array],
     alone: bool,
-    n_jobs: int | None,
-    progress: Progress,
+    run: Run,
 ) -> list[tuple[Sum, int]]:
     """The kernel of each part, and the evaluations that it took.
 
@@ -103,9 +131,7 @@ def fit_kernels(
         Where each part starts from. A fit that is pulled on starts from the first only.
     alone : bool
         Whether the part is the only one there is, and deserves a more exact optimum.
-    n_jobs : int or None
-    progress : callable
-        Wraps the iterator of fits and their number.
+    run : Run
     """
     precision = precision_of(pull, kernel)
     if np.isinf(precision).all():
@@ -114,15 +140,14 @@ def fit_kernels(
         starts = [rows[:1] for rows in starts]
     tolerance = TOLERANCE_ALONE if alone else TOLERANCE_SHARED if precision.any() else TOLERANCE
 
-    workers = 1 if alone else n_workers(n_jobs)
+    workers = 1 if alone else n_workers(run.n_jobs)
     settings = _Settings(kernel, precision, tolerance)
-    tasks = list(zip(parts, starts, strict=True))
 
-    def fits() -> Iterator[tuple[Sum, int]]:
+    def fits(tasks: list[Task]) -> Fits:
         limit = not (alone and len(parts[0]) > MANY_ROWS)
         with thread_map(workers, limit) as parallel_map:
 
-            def some(tasks: list[tuple[IndexArray, Array]]) -> Iterator[tuple[Sum, int]]:
+            def some(tasks: list[Task]) -> Iterator[tuple[Sum, int]]:
                 return parallel_map(lambda task: _fit(data, settings, *task), tasks)
 
             begin, n_first = perf_counter(), workers * FIRST_EXPERTS
@@ -133,7 +158,33 @@ def fit_kernels(
             else:
                 yield from some(tasks[n_first:])
 
-    return list(progress(fits(), len(parts)))
+    tasks = list(zip(parts, starts, strict=True))
+    keys = []
+    if run.checkpoint is not None:
+        common = key_of(*settings)
+        keys = [key_of(common, *task) for task in tasks]
+    return list(run.progress(_resumed(fits, tasks, keys, kernel, run.checkpoint), len(parts)))
+
+
+def _resumed(
+    fit: Callable[[list[Any]], Fits],
+    tasks: list[Any],
+    keys: list[str],
+    kernel: Sum,
+    checkpoint: Checkpoint | None,
+) -> Iterator[tuple[Sum, int]]:
+    """The fits of all tasks in their order; those that the checkpoint does not know are done."""
+    if checkpoint is None:
+        yield from fit(tasks)
+        return
+    known = [checkpoint.find(key, kernel) for key in keys]
+    missing = [task for task, one in zip(tasks, known, strict=True) if one is None]
+    with closing(fit(missing)) as fits:
+        for key, one in zip(keys, known, strict=True):
+            if one is None:
+                one = next(fits)
+                checkpoint.add(key, *one)
+            yield one
 
 
 class _Settings(NamedTuple):
@@ -151,7 +202,7 @@ def _fit(
 
 
 def _in_processes(
-    data: TrainingData, settings: _Settings, tasks: list[tuple[IndexArray, Array]], workers: int
+    data: TrainingData, settings: _Settings, tasks: list[Task], workers: int
 ) -> Iterator[tuple[Sum, int]]:
     """The same fits, by workers that are sent the rows that they need."""
     batches = []

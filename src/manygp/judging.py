@@ -135,7 +135,7 @@ def judge(
             answers,
             workshop.data.X[rows],
             widest,
-            workshop.n_jobs,
+            workshop.run.n_jobs,
             left_out=rows,
             with_covariance=rules[0].needs_covariance,
         )

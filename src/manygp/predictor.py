@@ -111,14 +111,16 @@ class Predictor:
         width = _squeeze(width)
         return mean - width, mean + width
 
-    def loo_predict(self, *, latent: bool = False) -> tuple[Array, Array]:
-        """Mean and std of every training row, as if it had been left out.
+    def loo_predict(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
+        """Mean and std of training rows, as if each had been left out.
 
         Exactly what the committee would say if the experts that know the row did not, with
         the same hyperparameters, neighbours and rules: in closed form, nothing is fitted.
 
         Parameters
         ----------
+        rows : array-like of int, default=None
+            Which rows; all by default.
         latent : bool, default=False
             Leave the noise out of std.
 
@@ -126,7 +128,7 @@ class Predictor:
         -------
         mean, std : ndarrays of shape (n,) or (n, t)
         """
-        mean, variance, noise = self._left_out()
+        mean, variance, noise = self._left_out(None if rows is None else np.asarray(rows))
         std = np.sqrt(variance if latent else variance + noise)
         return self._in_units(mean), _squeeze(std[:, None] * self._y_scaling.scale)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from importlib.metadata import version
+from os import PathLike
 from time import perf_counter
 from typing import Any, Self
 
@@ -13,6 +15,7 @@ from sklearn.utils import check_random_state
 from manygp import budget, fitting, progress, scaling, validation
 from manygp.aggregation import AGGREGATIONS, DEPENDENT, NO_COMMUNICATION, grbcm
 from manygp.calibration import CALIBRATIONS, Information, none
+from manygp.checkpoint import Checkpoint, described, key_of
 from manygp.conversion import as_kernel
 from manygp.judging import Space
 from manygp.kernel import Sum, split_noise
@@ -213,7 +216,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
             raise ValueError(f"unknown label {label!r}; the known ones are {', '.join(LABELS)}")
         return cls(**{**LABELS[label], **parameters})
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, checkpoint: str | PathLike[str] | None = None) -> Self:
         """Fit the experts.
 
         Parameters
@@ -221,16 +224,20 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         X : array-like or table of shape (n, d)
         y : array-like of shape (n,) or (n, t)
             Several targets share experts and kernels.
+        checkpoint : path, optional
+            A folder in which experts are kept as they finish. After a crash or an interrupt the
+            same call goes on from there, and gives the model that it would have given, bit for
+            bit. A folder of other data or parameters is refused.
         """
         before = self.__dict__.copy()
         try:
-            return self._fit(X, y)
+            return self._fit(X, y, checkpoint)
         except BaseException:  # an interrupted or failed refit leaves the old model whole
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
 
-    def _fit(self, X: Any, y: Any) -> Self:
+    def _fit(self, X: Any, y: Any, folder: str | PathLike[str] | None) -> Self:
         space = self._space()  # a misspelt rule is an error before the work, not after
         partition = choose("partition", self.partition, PARTITIONS)
         if self.prior_mean not in (None, *PRIOR_MEANS):
@@ -252,7 +259,11 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         default = self.kernel is None
         given = default_kernel(d, Z.std(axis=0)) if default else as_kernel(self.kernel, d)
         kernel = split_noise(given)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        seed, checkpoint = check_random_state(self.random_state).randint(2**31), None
+        if folder is not None:
+            checkpoint = Checkpoint(folder, self._identity(X, Y, alpha), seed)
+            seed = checkpoint.seed
+        rng = np.random.default_rng(seed)
         data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True)
         plan, deadline = self._plan(space, partition, data, kernel, begin)
         space = space._replace(pulls=plan.pulls, overlaps=plan.overlaps)
@@ -273,8 +284,9 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
             deadline,
             self.n_restarts_optimizer,
             rng,
-            self.n_jobs,
-            progress.bar if self.verbose else progress.silent,
+            fitting.Run(
+                self.n_jobs, progress.bar if self.verbose else progress.silent, checkpoint
+            ),
         )
         self._committee, self._choice = committee, choice
         self.experts_ = committee.experts
@@ -289,6 +301,24 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         )
         self._x_scaling, self._y_scaling = x_scaling, y_scaling
         return self
+
+    def _identity(self, X: Array, Y: Array, alpha: Array) -> dict[str, Any]:
+        """What a checkpoint must have in common with a fit."""
+        parameters = self.get_params(deep=False)
+        if self.kernel is not None:
+            parameters["kernel"] = as_kernel(self.kernel, X.shape[1])
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "manygp": version("manygp"),
+            "rows": len(X),
+            "columns": X.shape[1] if names is None else list(names),
+            "data": key_of(X, Y, alpha),
+            **{
+                name: described(value)
+                for name, value in parameters.items()
+                if name not in ("n_jobs", "verbose")
+            },
+        }
 
     def _plan(
         self,

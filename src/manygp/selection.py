@@ -225,7 +225,7 @@ def _sufficient(
         rules.normalised_weights,
         workshop.data.X[rows],
         len(committee),
-        workshop.n_jobs,
+        workshop.run.n_jobs,
         left_out=rows,
     )
     neglected = 1 - np.cumsum(weights.mean(axis=1))

@@ -10,7 +10,7 @@ import numpy as np
 from manygp.aggregation import grbcm
 from manygp.budget import Plan
 from manygp.committee import Committee, Layout
-from manygp.fitting import MANY_ROWS, Progress, fit_shared, starts_of
+from manygp.fitting import MANY_ROWS, Run, fit_shared, starts_of
 from manygp.judging import Space
 from manygp.kernel import Sum, metric
 from manygp.likelihood import TrainingData
@@ -41,8 +41,7 @@ def train(
     deadline: float,
     n_restarts: int,
     rng: np.random.Generator,
-    n_jobs: int | None,
-    progress: Progress,
+    run: Run,
 ) -> Trained:
     """Fit the committee.
 
@@ -61,16 +60,14 @@ def train(
     n_restarts : int
         Further random starts of fits that nothing pulls on.
     rng : Generator
-    n_jobs : int or None
-    progress : callable
-        Wraps the iterator of fits and their number.
+    run : Run
     """
     n, d = data.X.shape
     n_parts = max(1, n // plan.points_per_expert)
 
     def shared_kernel(limit: bool = True, local: bool = False) -> Sum:
         rows = plan.shared_rows
-        return fit_shared(data, kernel, n_restarts, rng, n_jobs, rows, limit, local)
+        return fit_shared(data, kernel, n_restarts, rng, run, rows, limit, local)
 
     def parted(columns: Array) -> list[IndexArray]:
         parts = partition(data.X * columns, n_parts, rng)
@@ -84,8 +81,7 @@ def train(
             kernel,
             [starts_of(kernel, n_restarts, rng) for _ in parts],
             rng.permutation(n)[: n // n_parts] if space.aggregation is grbcm else None,
-            n_jobs,
-            progress,
+            run,
         )
 
     shared = n_parts > 1 and space.pulls[0] != 0.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from manygp.committee import Committee, Layout
 from manygp.expert import Expert, condition
-from manygp.fitting import MANY_ROWS, Progress, fit_kernels
+from manygp.fitting import MANY_ROWS, Run, fit_kernels
 from manygp.kernel import Sum
 from manygp.likelihood import TrainingData
 from manygp.parallel import thread_map
@@ -27,9 +29,7 @@ class Workshop:
         Where the fit of each part starts from.
     communication : ndarray of indices, optional
         Rows that all experts are to know.
-    n_jobs : int or None
-    progress : callable
-        Wraps the iterator of fits and their number.
+    run : Run
     """
 
     def __init__(
@@ -39,20 +39,18 @@ class Workshop:
         kernel: Sum,
         starts: list[Array],
         communication: IndexArray | None,
-        n_jobs: int | None,
-        progress: Progress,
+        run: Run,
     ) -> None:
         self.data, self.layout, self.kernel, self.starts = data, layout, kernel, starts
-        self.communication, self.n_jobs, self.progress = communication, n_jobs, progress
+        self.communication, self.run = communication, run
         self._rows_in_metric = data.X * layout.metric
         # Judges are kept with the fits, or their id might become another's.
         self._kernels: dict[
             tuple[float | Pull, int], tuple[IndexArray | None, dict[int, tuple[Sum, int]]]
         ] = {}
         self._neighbours: dict[tuple[int, int], IndexArray] = {}
-        first = {id(part): m for m, part in reversed(list(enumerate(layout.parts)))}
-        self._twin = [first[id(part)] for part in layout.parts]
-        self._alone = len(first) == 1
+        self._twin = twins(layout.parts)
+        self._alone = len(set(self._twin)) == 1
 
     def n_neighbours(self, overlap: float) -> int:
         """Rows that an expert learns from others: `overlap` times the mean size of a part."""
@@ -77,28 +75,27 @@ class Workshop:
             Rows that hyperparameters are to be learned without, so that they can judge them.
         """
         seats = np.arange(len(self.layout.parts)) if members is None else members
-        distinct = list(dict.fromkeys(self._twin[m] for m in seats))
-        kernels = self._fit(pull, distinct, judges)
+        fits = self._fit(pull, list(dict.fromkeys(self._twin[m] for m in seats)), judges)
         count = self.n_neighbours(overlap)
 
-        def build(m: int) -> Expert:
+        def neighbours_of(seat: int) -> IndexArray:
+            m = self._twin[seats[seat]]
             neighbours = self._nearest_rows(m, count)
-            if self.communication is not None:
-                known = np.concatenate([self.layout.parts[m], neighbours])
-                more = self.communication[~np.isin(self.communication, known)]
-                neighbours = np.concatenate([neighbours, more])
-            return condition(
-                self.data, self.layout.parts[m], neighbours, *kernels[m], exact=self._alone
-            )
+            if self.communication is None:
+                return neighbours
+            known = np.concatenate([self.layout.parts[m], neighbours])
+            more = self.communication[~np.isin(self.communication, known)]
+            return np.concatenate([neighbours, more])
 
-        limit = not (self._alone and len(self.data.X) > MANY_ROWS)
-        with thread_map(self.n_jobs, limit) as parallel_map:
-            experts = dict(zip(distinct, parallel_map(build, distinct), strict=True))
-        common = None
-        if self.communication is not None:
-            common = condition(self.data, self.communication, self.communication[:0], self.kernel)
-        layout = self.layout if members is None else self.layout.subset(members)
-        return Committee([experts[self._twin[m]] for m in seats], layout, common)
+        return assemble(
+            self.data,
+            self.layout if members is None else self.layout.subset(members),
+            [fits[self._twin[m]] for m in seats],
+            neighbours_of,
+            None if self.communication is None else (self.communication, self.kernel),
+            self._alone,
+            self.run.n_jobs,
+        )
 
     def _fit(
         self, pull: float | Pull, members: list[int], judges: IndexArray | None
@@ -118,8 +115,7 @@ class Workshop:
                 pull,
                 starts,
                 self._alone,
-                self.n_jobs,
-                self.progress,
+                self.run,
             )
             fits.update(zip(missing, found, strict=True))
         return fits
@@ -136,3 +132,50 @@ class Workshop:
             found = self.layout.neighbours(self._rows_in_metric, m, count)
             self._neighbours[m, count] = found
         return self._neighbours[m, count]
+
+
+def twins(parts: Sequence[IndexArray]) -> list[int]:
+    """The first place of each part: the same part given twice has one expert."""
+    first = {id(part): m for m, part in reversed(list(enumerate(parts)))}
+    return [first[id(part)] for part in parts]
+
+
+def assemble(
+    data: TrainingData,
+    layout: Layout,
+    fits: list[tuple[Sum, int]],
+    neighbours_of: Callable[[int], IndexArray],
+    communication: tuple[IndexArray, Sum] | None,
+    alone: bool,
+    n_jobs: int | None,
+) -> Committee:
+    """The committee of experts whose kernels are known: what is left is to condition them.
+
+    Parameters
+    ----------
+    data : TrainingData
+    layout : Layout
+    fits : list of (Sum, int)
+        Kernel of each part, and evaluations of the likelihood that it took.
+    neighbours_of : callable
+        From the place of a part to rows of others that its expert knows as well.
+    communication : (ndarray of indices, Sum), optional
+        Rows that all experts know, and the kernel of the expert of these rows.
+    alone : bool
+        Whether there is one expert, which may use all of BLAS's threads.
+    n_jobs : int or None
+    """
+    twin = twins(layout.parts)
+
+    def build(m: int) -> Expert:
+        return condition(data, layout.parts[m], neighbours_of(m), *fits[m], exact=alone)
+
+    distinct = list(dict.fromkeys(twin))
+    limit = not (alone and len(data.X) > MANY_ROWS)
+    with thread_map(n_jobs, limit) as parallel_map:
+        experts = dict(zip(distinct, parallel_map(build, distinct), strict=True))
+    common = None
+    if communication is not None:
+        rows, kernel = communication
+        common = condition(data, rows, rows[:0], kernel)
+    return Committee([experts[m] for m in twin], layout, common)

@@ -14,7 +14,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 
-from manygp.fitting import fit_shared
+from manygp.fitting import Run, fit_shared
 from manygp.kernel import Sum, metric, split_noise
 from manygp.kernels import default_kernel
 from manygp.likelihood import TrainingData
@@ -276,7 +276,7 @@ PEERS: dict[str, Callable[[Array, Array, Array, int], Answer]] = {
 def _shared(X: Array, y: Array, seed: int) -> Sum:
     kernel = split_noise(default_kernel(X.shape[1], X.std(axis=0)))
     data = TrainingData(X, y[:, None], np.zeros(len(X)), constant_mean=False)
-    return fit_shared(data, kernel, 0, np.random.default_rng(seed), -1)
+    return fit_shared(data, kernel, 0, np.random.default_rng(seed), Run(-1))
 
 
 def _blockwise(kernel: Any, A: Array, B: Array) -> Array:
