@@ -52,7 +52,7 @@ def state(fitted):
 
 
 def training_data(fitted):
-    inputs, targets = fitted._committee.training_rows()
+    inputs, targets, *_ = fitted._committee.training_data()
     alpha = np.empty(len(inputs))
     for expert in fitted.experts_:
         alpha[expert.rows] = expert.alpha

@@ -2,7 +2,9 @@
 
 from importlib.metadata import version
 
+from manygp.container import ModelFileError
 from manygp.regressor import ManyGPRegressor
 
-__all__ = ["ManyGPRegressor", "__version__"]
+__all__ = ["ManyGPRegressor", "ModelFileError", "__version__", "load"]
 __version__ = version("manygp")
+load = ManyGPRegressor.load

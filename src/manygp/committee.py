@@ -15,6 +15,7 @@ from manygp.covariance import between_experts
 from manygp.expert import Expert, leave_one_out, places, predict_expert
 from manygp.kernel import Workspace
 from manygp.kernels import TILE
+from manygp.likelihood import TrainingData
 from manygp.parallel import thread_map
 from manygp.types import Array, ExpertPredictions, Gaussian, IndexArray
 
@@ -97,15 +98,17 @@ class Committee:
     def __len__(self) -> int:
         return len(self.experts)
 
-    def training_rows(self) -> tuple[Array, Array]:
-        """Normalised inputs (n, d) and targets (n, t) of all rows, in their order."""
+    def training_data(self) -> TrainingData:
+        """All rows, normalised, in their order."""
+        first = self.experts[0]
         n = 1 + max(int(expert.indices.max()) for expert in self.experts)
-        X = np.empty((n, self.experts[0].X.shape[1]))
-        Y = np.empty((n, self.experts[0].Y.shape[1]))
+        X, Y, alpha = np.empty((n, first.X.shape[1])), np.empty((n, first.Y.shape[1])), np.empty(n)
         for expert in self.experts:
-            X[expert.indices] = expert.X[: len(expert.indices)]
-            Y[expert.indices] = expert.Y[: len(expert.indices)]
-        return X, Y
+            own = slice(len(expert.indices))
+            X[expert.indices] = expert.X[own]
+            Y[expert.indices] = expert.Y[own]
+            alpha[expert.indices] = expert.alpha[own]
+        return TrainingData(X, Y, alpha, first.constant_mean)
 
     def map_blocks(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ def between_experts(
 
 
 def between_rows(
-    experts: list[Expert], X: Array, seats: IndexArray, weights: Array, variance: Array
+    experts: Sequence[Expert], X: Array, seats: IndexArray, weights: Array, variance: Array
 ) -> Array:
     """Latent covariance of the rows of X, with the aggregated variances on its diagonal: (N, N).
 
@@ -85,7 +85,7 @@ def between_rows(
 
     Parameters
     ----------
-    experts : list of Expert
+    experts : sequence of Expert
     X : ndarray of shape (N, d)
     seats : ndarray of shape (K, N) or (M, 1)
         The experts that are asked about each row.

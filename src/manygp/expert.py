@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from manygp import linalg
 from manygp.kernel import Sum, Workspace
 from manygp.likelihood import Likelihood, NotPositiveDefiniteError, TrainingData
-from manygp.types import Array, IndexArray
+from manygp.types import AnyArray, Array, IndexArray
 
 # Rounding may leave a posterior variance at or below zero; relative to the prior variance.
 SMALLEST_VARIANCE = 1e-14
@@ -189,19 +189,26 @@ def condition(
     if not exact and _single_will_do(whitener, likelihood, kernel, posterior.jitter):
         whitener = whitener.astype(np.float32)
     return Expert(
-        indices,
-        neighbours,
+        read_only(indices),
+        read_only(neighbours),
         kernel,
-        posterior.mean,
+        read_only(posterior.mean),
         posterior.jitter,
         n_evaluations,
-        likelihood.X,
-        likelihood.Y,
-        likelihood.alpha,
+        read_only(likelihood.X),
+        read_only(likelihood.Y),
+        read_only(likelihood.alpha),
         data.constant_mean,
-        whitener,
-        posterior.coefficients,
+        read_only(whitener),
+        read_only(posterior.coefficients),
     )
+
+
+def read_only(array: AnyArray) -> AnyArray:
+    """The same numbers, in an array that refuses to be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _single_will_do(whitener: Array, known: Likelihood, kernel: Sum, jitter: float) -> bool:

@@ -24,7 +24,7 @@ from manygp.types import Array, ExpertPredictions, IndexArray
 class Predictor:
     """The methods of a fitted estimator that read its state and change nothing."""
 
-    experts_: list[Expert]
+    experts_: tuple[Expert, ...]
     kernel_: Sum
     n_jobs: int | None
     _committee: Committee
@@ -135,7 +135,7 @@ class Predictor:
     def loo_score(self) -> dict[str, float]:
         """RMSE, NLL and ENCE of the training rows, each left out: quality without test data."""
         mean, std = self.loo_predict()
-        y = _squeeze(self._y_scaling.undo(self._committee.training_rows()[1]))
+        y = _squeeze(self._y_scaling.undo(self._committee.training_data().Y))
         y, mean, std = (np.ravel(array) for array in (y, mean, std))
         return {
             "rmse": metrics.rmse(y, mean),
@@ -232,7 +232,7 @@ class Predictor:
         """The same of training rows, all by default, each left out."""
         check_is_fitted(self, "experts_")
         rules, k = self._rules()
-        X = self._committee.training_rows()[0]
+        X = self._committee.training_data().X
         rows = np.arange(len(X)) if rows is None else rows
         mean, variance, noise = self._committee.map_blocks(
             rules.combine,
@@ -249,7 +249,7 @@ class Predictor:
         choice = self._choice
         if choice.conformity is not None and self._rules() == (choice.rules, choice.nearest):
             return choice.conformity
-        Y = self._committee.training_rows()[1]
+        Y = self._committee.training_data().Y
         rows = np.sort(np.random.default_rng(0).permutation(len(Y))[:JUDGED_ROWS])
         mean, variance, noise = self._left_out(rows)
         return np.sort(np.abs(Y[rows].T - mean) / np.sqrt(variance + noise), axis=1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from importlib.metadata import version
+from numbers import Integral
 from os import PathLike
 from time import perf_counter
 from typing import Any, Self
@@ -11,29 +10,30 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from manygp import budget, fitting, progress, scaling, validation
-from manygp.aggregation import AGGREGATIONS, DEPENDENT, NO_COMMUNICATION, grbcm
-from manygp.calibration import CALIBRATIONS, Information, none
-from manygp.checkpoint import Checkpoint, described, key_of
+from manygp import budget, fitting, persistence, progress, scaling, validation
+from manygp.aggregation import DEPENDENT
+from manygp.checkpoint import Checkpoint
+from manygp.container import ModelFileError
 from manygp.conversion import as_kernel
 from manygp.judging import Space
-from manygp.kernel import Sum, split_noise
+from manygp.kernel import split_noise
 from manygp.kernels import default_kernel
 from manygp.labels import LABELS
 from manygp.likelihood import TrainingData
-from manygp.partition import PARTITIONS, full_parts, one_part
-from manygp.predictor import Predictor
-from manygp.rules import Rules, choose, weighting_of
-from manygp.selection import (
-    NEAREST_LADDER,
-    OVERLAP_LADDER,
-    PULL_LADDER,
-    STRENGTHS,
+from manygp.parameters import (
+    alpha_of,
+    identity_of,
+    plan_of,
+    rules_of,
+    scalings_of,
+    space_of,
 )
-from manygp.training import train
-from manygp.types import Array, Calibration, Partitioner
-from manygp.weighting import TEMPERED
+from manygp.partition import PARTITIONS
+from manygp.predictor import Predictor
+from manygp.rules import Rules, choose
+from manygp.training import Trained, train
 
 # Parameters that may change after fit, unless "auto" depends on them.
 READ_BY_PREDICT = ("calibration", "weighting", "temperature", "aggregation", "routing")
@@ -116,7 +116,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    experts_ : list of Expert
+    experts_ : tuple of Expert
         Each with its rows (`indices`), those of others that it knows (`neighbours`), `kernel`,
         `hyperparameters`, `log_marginal_likelihood` and the `jitter` that it needed.
     kernel_ : Kernel
@@ -252,8 +252,8 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         n, d = X.shape
         if self.kernel is not None:  # before any work
             as_kernel(self.kernel, d).check_columns(d)
-        x_scaling, y_scaling = self._scalings(X, Y)
-        alpha = self._normalised_alpha(n, y_scaling)
+        x_scaling, y_scaling = scalings_of(self, X, Y)
+        alpha = alpha_of(self, n, y_scaling)
         Z = np.ascontiguousarray(x_scaling.apply(X))
         validation.check_magnitude(Z, "X", getattr(self, "feature_names_in_", None))
         default = self.kernel is None
@@ -261,11 +261,11 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         kernel = split_noise(given)
         seed, checkpoint = check_random_state(self.random_state).randint(2**31), None
         if folder is not None:
-            checkpoint = Checkpoint(folder, self._identity(X, Y, alpha), seed)
+            checkpoint = Checkpoint(folder, identity_of(self, X, Y, alpha), seed)
             seed = checkpoint.seed
         rng = np.random.default_rng(seed)
         data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True)
-        plan, deadline = self._plan(space, partition, data, kernel, begin)
+        plan, deadline = plan_of(self, space, partition, data, kernel, begin)
         space = space._replace(pulls=plan.pulls, overlaps=plan.overlaps)
         several = n >= 2 * plan.points_per_expert
         dependent = space.aggregation in DEPENDENT
@@ -275,7 +275,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
                 "hyperparameters='shared'"
             )
         constant_mean = PRIOR_MEANS.get(self.prior_mean, several and not dependent)
-        committee, choice, report, kernel, alone = train(
+        trained = train(
             data._replace(constant_mean=constant_mean),
             kernel,
             partition,
@@ -288,178 +288,115 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
                 self.n_jobs, progress.bar if self.verbose else progress.silent, checkpoint
             ),
         )
-        self._committee, self._choice = committee, choice
-        self.experts_ = committee.experts
-        self.kernel_ = kernel
-        self.nearest_ = None if choice.nearest is None else min(choice.nearest, len(committee))
-        self.calibration_report_ = report
-        self.plan_ = plan
-        self._alone = alone
-        self._fitted = {name: getattr(self, name) for name in READ_BY_PREDICT}
-        self._many_kernels = any(
-            expert.kernel is not committee.experts[0].kernel for expert in committee.experts
+        fitted = {name: getattr(self, name) for name in READ_BY_PREDICT}
+        return self._take(trained, plan, x_scaling, y_scaling, fitted, None)
+
+    def _take(
+        self,
+        trained: Trained,
+        plan: budget.Plan,
+        x_scaling: scaling.Scaling,
+        y_scaling: scaling.Scaling,
+        fitted: dict[str, Any],
+        table: dict[str, Any] | None,
+    ) -> Self:
+        """Become a fitted model."""
+        self._committee, self._choice, self._alone = (
+            trained.committee,
+            trained.choice,
+            trained.alone,
         )
+        self.experts_ = tuple(trained.committee.experts)
+        self.kernel_ = trained.kernel
+        nearest = trained.choice.nearest
+        self.nearest_ = None if nearest is None else min(nearest, len(self.experts_))
+        self.calibration_report_ = trained.report
+        self.plan_ = plan
+        self._fitted, self._table = fitted, table
+        first = self.experts_[0].kernel
+        self._many_kernels = any(expert.kernel is not first for expert in self.experts_)
         self._x_scaling, self._y_scaling = x_scaling, y_scaling
         return self
 
-    def _identity(self, X: Array, Y: Array, alpha: Array) -> dict[str, Any]:
-        """What a checkpoint must have in common with a fit."""
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to a file without pickle, whole or not at all.
+
+        `manygp.load` gives a model that predicts the same, bit for bit, on the same machine.
+        Rules and kernels must be manygp's own; pickle keeps any model.
+
+        Parameters
+        ----------
+        path : path
+        """
+        check_is_fitted(self, "experts_")
+        if type(self) is not ManyGPRegressor:
+            raise ValueError(f"a {type(self).__name__} cannot be saved; pickle keeps any model")
         parameters = self.get_params(deep=False)
         if self.kernel is not None:
-            parameters["kernel"] = as_kernel(self.kernel, X.shape[1])
+            parameters["kernel"] = as_kernel(self.kernel, self.n_features_in_)
+        if not isinstance(self.random_state, Integral):
+            parameters["random_state"] = None  # that of a generator has gone by
         names = getattr(self, "feature_names_in_", None)
-        return {
-            "manygp": version("manygp"),
-            "rows": len(X),
-            "columns": X.shape[1] if names is None else list(names),
-            "data": key_of(X, Y, alpha),
-            **{
-                name: described(value)
-                for name, value in parameters.items()
-                if name not in ("n_jobs", "verbose")
-            },
-        }
-
-    def _plan(
-        self,
-        space: Space,
-        partition: Partitioner,
-        data: TrainingData,
-        kernel: Sum,
-        begin: float,
-    ) -> tuple[budget.Plan, float]:
-        """What is to be done, and when to stop looking for something better."""
-        plan = budget.Plan(
-            int(self.points_per_expert),
-            space.pulls,
-            space.overlaps,
-            fitting.SHARED_ROWS,
-            2 if self.hyperparameters == "auto" else 1,
+        trained = Trained(
+            self._committee, self._choice, self.calibration_report_, self.kernel_, self._alone
         )
-        if self.time_budget is None and not self.verbose:
-            return plan, np.inf
-        seconds = np.inf if self.time_budget is None else float(self.time_budget)
-        left = seconds - (perf_counter() - begin)
-        n, points, least = len(data.X), plan.points_per_expert, budget.LEAST_POINTS
-        if partition in (one_part, full_parts):  # experts of all rows, whatever is planned
-            plan, least = plan._replace(points_per_expert=n), n
-        elif space.aggregation in DEPENDENT and space.pulls[0] != np.inf:
-            least = points  # several experts would need one kernel
-        plan = budget.afford(plan, space, data, kernel, self.n_jobs, left, least)
-        if plan.seconds > left:
-            warnings.warn(
-                f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
-                f"{seconds:g} s of time_budget",
-                stacklevel=4,
-            )
-        if self.verbose:
-            progress.say(f"{n:,} rows; {plan}")
-        if least == n:
-            plan = plan._replace(points_per_expert=points)
-        return plan, begin + seconds - plan.final_seconds
+        persistence.write(
+            path,
+            persistence.Saved(
+                parameters,
+                self._fitted,
+                self.n_features_in_ if names is None else list(names),
+                self._x_scaling,
+                self._y_scaling,
+                trained,
+                self.plan_,
+                self._table,
+            ),
+        )
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """The model that `save` has written; also `manygp.load`.
+
+        Parameters
+        ----------
+        path : path
+
+        Raises
+        ------
+        ModelFileError
+            If the file is damaged, altered, written by a newer version, or no model at all.
+        """
+        saved = persistence.read(path)
+        try:
+            model = cls(**saved.parameters)
+            model._space()
+            if saved.parameters.keys() != model.get_params(deep=False).keys():
+                raise ValueError("parameters are missing")
+        except (TypeError, ValueError) as error:
+            raise ModelFileError(f"{path} is not a valid model: {error}") from error
+        if isinstance(saved.columns, int):
+            model.n_features_in_ = saved.columns
+        else:
+            model.n_features_in_ = len(saved.columns)
+            model.feature_names_in_ = np.array(saved.columns, dtype=object)
+        return model._take(
+            saved.trained,
+            saved.plan,
+            saved.x_scaling,
+            saved.y_scaling,
+            saved.fitted,
+            saved.table,
+        )
 
     def _space(self) -> Space:
-        """What the parameters leave to choose."""
-        aggregation = choose("aggregation", self.aggregation, AGGREGATIONS)
-        weighting_of(self.weighting, None)
-        pulls: tuple[Any, ...] = (np.inf,) if aggregation in DEPENDENT else PULL_LADDER
-        if self.hyperparameters != "auto":
-            pulls = (choose("hyperparameters", self.hyperparameters, fitting.PULLS, "auto"),)
-        overlaps: tuple[float, ...] = OVERLAP_LADDER
-        if self.overlap != "auto":
-            validation.check_number("overlap", self.overlap, 0, "'auto' or ")
-            overlaps = (float(self.overlap),)
-        tempered = isinstance(self.weighting, str) and self.weighting in TEMPERED
-        temperatures: tuple[float | None, ...] = (None,)
-        if self.temperature != "auto":
-            validation.check_number("temperature", self.temperature, 0, "'auto' or ")
-            temperatures = (float(self.temperature),) if tempered else (None,)
-        elif tempered and aggregation not in DEPENDENT:
-            temperatures = TEMPERED[self.weighting][1]
-        calibrations: tuple[Calibration, ...] = tuple(
-            Information(strength=strength) for strength in STRENGTHS
-        )
-        if self.calibration != "auto":
-            calibrations = (choose("calibration", self.calibration, CALIBRATIONS, "auto"),)
-        elif aggregation in DEPENDENT:
-            calibrations = (none,)
-        nearest: tuple[int | None, ...] = NEAREST_LADDER
-        tolerance = None
-        if self.routing is None:
-            nearest = (None,)
-        elif isinstance(self.routing, float) and 0 < self.routing < 1:
-            tolerance = self.routing
-        elif self.routing != "auto":
-            other = "'auto', None, a neglected weight between 0 and 1, or "
-            validation.check_integer("routing", self.routing, 1, other)
-            nearest = (int(self.routing),)
-        return Space(
-            pulls,
-            overlaps,
-            self.weighting,
-            temperatures,
-            calibrations,
-            aggregation,
-            nearest,
-            tolerance,
-            isinstance(self.calibration, str) and self.calibration == "auto",
-        )
+        return space_of(self)
 
     def _rules(self) -> tuple[Rules, int | None]:
-        """The parameters' rules where they say, else those that fit has chosen."""
-        space, choice = self._space(), self._choice
-        weighting = weighting_of(self.weighting, space.temperatures[0])
-        rules = Rules(weighting, space.calibrations[0], space.aggregation)
-        k = space.nearest[0]
-        if self._alone:
-            return rules._replace(calibration=none) if space.recalibrate else rules, None
-        if len(space.temperatures) > 1:
-            self._as_fitted("temperature", "a number", "temperature", "weighting")
-            rules = rules._replace(weighting=choice.rules.weighting)
-        if len(space.nearest) > 1 or space.tolerance is not None:
-            self._as_fitted("routing", "None, or a number of experts", "routing")
-            k = choice.nearest
-        if space.recalibrate:
-            self._as_fitted("calibration", "'information' or 'none'", *self._fitted)
-            rules = choice.rules
-        if space.aggregation in DEPENDENT and self._many_kernels:
-            raise ValueError(
-                f"aggregation={self.aggregation!r} needs one kernel for all experts: set "
-                "hyperparameters='shared' and fit again"
-            )
-        if space.aggregation is grbcm and self._committee.communication is None:
-            raise ValueError(NO_COMMUNICATION)
-        return rules, None if k is None else min(k, len(self.experts_))
-
-    def _as_fitted(self, chosen: str, values: str, *names: str) -> None:
-        """Refuse what fit has chosen for other settings of some parameters."""
-        for name in names:
-            if self._fitted[name] != getattr(self, name):
-                raise ValueError(
-                    f"{chosen}={getattr(self, chosen)!r} is chosen by fit, which had {name}="
-                    f"{self._fitted[name]!r}, not {getattr(self, name)!r}: fit again, or set "
-                    f"{chosen} to {values}"
-                )
+        return rules_of(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
-
-    def _scalings(self, X: Array, Y: Array) -> tuple[scaling.Scaling, scaling.Scaling]:
-        normalize_X = self.kernel is None if self.normalize_X is None else self.normalize_X
-        if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
-            warnings.warn("y is constant; predictions will be that constant", stacklevel=4)
-        elif not self.normalize_y:
-            validation.check_raw_targets(Y)
-        return (
-            scaling.to_unit_cube(X) if normalize_X else scaling.identity(X.shape[1]),
-            scaling.to_standard(Y) if self.normalize_y else scaling.identity(Y.shape[1]),
-        )
-
-    def _normalised_alpha(self, n: int, y_scaling: scaling.Scaling) -> Array:
-        alpha = validation.check_alpha(self.alpha, n)
-        if alpha.any() and np.any(y_scaling.scale != y_scaling.scale[0]):
-            raise ValueError("alpha with several targets needs normalize_y=False")
-        return np.asarray((np.sqrt(alpha) / y_scaling.scale[0]) ** 2)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[np.float64]
 IndexArray: TypeAlias = npt.NDArray[np.intp]
+AnyArray: TypeAlias = npt.NDArray[Any]
 
 
 class Gaussian(NamedTuple):

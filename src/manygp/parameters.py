@@ -1,0 +1,191 @@
+"""What the estimator's parameters mean: checked, and as the records that all else works with."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.metadata import version
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from manygp import budget, fitting, progress, scaling, validation
+from manygp.aggregation import AGGREGATIONS, DEPENDENT, NO_COMMUNICATION, grbcm
+from manygp.calibration import CALIBRATIONS, Information, none
+from manygp.checkpoint import described, key_of
+from manygp.conversion import as_kernel
+from manygp.judging import Space
+from manygp.kernel import Sum
+from manygp.likelihood import TrainingData
+from manygp.partition import full_parts, one_part
+from manygp.rules import Rules, choose, weighting_of
+from manygp.selection import NEAREST_LADDER, OVERLAP_LADDER, PULL_LADDER, STRENGTHS
+from manygp.types import Array, Calibration, Partitioner
+from manygp.weighting import TEMPERED
+
+
+def space_of(
+    model: Any,
+) -> Space:
+    """What the parameters leave to choose."""
+    aggregation = choose("aggregation", model.aggregation, AGGREGATIONS)
+    weighting_of(model.weighting, None)
+    pulls: tuple[Any, ...] = (np.inf,) if aggregation in DEPENDENT else PULL_LADDER
+    if model.hyperparameters != "auto":
+        pulls = (choose("hyperparameters", model.hyperparameters, fitting.PULLS, "auto"),)
+    overlaps: tuple[float, ...] = OVERLAP_LADDER
+    if model.overlap != "auto":
+        validation.check_number("overlap", model.overlap, 0, "'auto' or ")
+        overlaps = (float(model.overlap),)
+    tempered = isinstance(model.weighting, str) and model.weighting in TEMPERED
+    temperatures: tuple[float | None, ...] = (None,)
+    if model.temperature != "auto":
+        validation.check_number("temperature", model.temperature, 0, "'auto' or ")
+        temperatures = (float(model.temperature),) if tempered else (None,)
+    elif tempered and aggregation not in DEPENDENT:
+        temperatures = TEMPERED[model.weighting][1]
+    calibrations: tuple[Calibration, ...] = tuple(
+        Information(strength=strength) for strength in STRENGTHS
+    )
+    if model.calibration != "auto":
+        calibrations = (choose("calibration", model.calibration, CALIBRATIONS, "auto"),)
+    elif aggregation in DEPENDENT:
+        calibrations = (none,)
+    nearest: tuple[int | None, ...] = NEAREST_LADDER
+    tolerance = None
+    if model.routing is None:
+        nearest = (None,)
+    elif isinstance(model.routing, float) and 0 < model.routing < 1:
+        tolerance = model.routing
+    elif model.routing != "auto":
+        other = "'auto', None, a neglected weight between 0 and 1, or "
+        validation.check_integer("routing", model.routing, 1, other)
+        nearest = (int(model.routing),)
+    return Space(
+        pulls,
+        overlaps,
+        model.weighting,
+        temperatures,
+        calibrations,
+        aggregation,
+        nearest,
+        tolerance,
+        isinstance(model.calibration, str) and model.calibration == "auto",
+    )
+
+
+def rules_of(
+    model: Any,
+) -> tuple[Rules, int | None]:
+    """The parameters' rules where they say, else those that fit has chosen."""
+    space, choice = space_of(model), model._choice
+    weighting = weighting_of(model.weighting, space.temperatures[0])
+    rules = Rules(weighting, space.calibrations[0], space.aggregation)
+    k = space.nearest[0]
+    if model._alone:
+        return rules._replace(calibration=none) if space.recalibrate else rules, None
+    if len(space.temperatures) > 1:
+        _as_fitted(model, "temperature", "a number", "temperature", "weighting")
+        rules = rules._replace(weighting=choice.rules.weighting)
+    if len(space.nearest) > 1 or space.tolerance is not None:
+        _as_fitted(model, "routing", "None, or a number of experts", "routing")
+        k = choice.nearest
+    if space.recalibrate:
+        _as_fitted(model, "calibration", "'information' or 'none'", *model._fitted)
+        rules = choice.rules
+    if space.aggregation in DEPENDENT and model._many_kernels:
+        raise ValueError(
+            f"aggregation={model.aggregation!r} needs one kernel for all experts: set "
+            "hyperparameters='shared' and fit again"
+        )
+    if space.aggregation is grbcm and model._committee.communication is None:
+        raise ValueError(NO_COMMUNICATION)
+    return rules, None if k is None else min(k, len(model.experts_))
+
+
+def _as_fitted(model: Any, chosen: str, values: str, *names: str) -> None:
+    """Refuse what fit has chosen for other settings of some parameters."""
+    for name in names:
+        if model._fitted[name] != getattr(model, name):
+            raise ValueError(
+                f"{chosen}={getattr(model, chosen)!r} is chosen by fit, which had {name}="
+                f"{model._fitted[name]!r}, not {getattr(model, name)!r}: fit again, or set "
+                f"{chosen} to {values}"
+            )
+
+
+def plan_of(
+    model: Any,
+    space: Space,
+    partition: Partitioner,
+    data: TrainingData,
+    kernel: Sum,
+    begin: float,
+) -> tuple[budget.Plan, float]:
+    """What is to be done, and when to stop looking for something better."""
+    plan = budget.Plan(
+        int(model.points_per_expert),
+        space.pulls,
+        space.overlaps,
+        fitting.SHARED_ROWS,
+        2 if model.hyperparameters == "auto" else 1,
+    )
+    if model.time_budget is None and not model.verbose:
+        return plan, np.inf
+    seconds = np.inf if model.time_budget is None else float(model.time_budget)
+    left = seconds - (perf_counter() - begin)
+    n, points, least = len(data.X), plan.points_per_expert, budget.LEAST_POINTS
+    if partition in (one_part, full_parts):  # experts of all rows, whatever is planned
+        plan, least = plan._replace(points_per_expert=n), n
+    elif space.aggregation in DEPENDENT and space.pulls[0] != np.inf:
+        least = points  # several experts would need one kernel
+    plan = budget.afford(plan, space, data, kernel, model.n_jobs, left, least)
+    if plan.seconds > left:
+        warnings.warn(
+            f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
+            f"{seconds:g} s of time_budget",
+            stacklevel=4,
+        )
+    if model.verbose:
+        progress.say(f"{n:,} rows; {plan}")
+    if least == n:
+        plan = plan._replace(points_per_expert=points)
+    return plan, begin + seconds - plan.final_seconds
+
+
+def scalings_of(model: Any, X: Array, Y: Array) -> tuple[scaling.Scaling, scaling.Scaling]:
+    normalize_X = model.kernel is None if model.normalize_X is None else model.normalize_X
+    if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
+        warnings.warn("y is constant; predictions will be that constant", stacklevel=4)
+    elif not model.normalize_y:
+        validation.check_raw_targets(Y)
+    return (
+        scaling.to_unit_cube(X) if normalize_X else scaling.identity(X.shape[1]),
+        scaling.to_standard(Y) if model.normalize_y else scaling.identity(Y.shape[1]),
+    )
+
+
+def alpha_of(model: Any, n: int, y_scaling: scaling.Scaling) -> Array:
+    alpha = validation.check_alpha(model.alpha, n)
+    if alpha.any() and np.any(y_scaling.scale != y_scaling.scale[0]):
+        raise ValueError("alpha with several targets needs normalize_y=False")
+    return np.asarray((np.sqrt(alpha) / y_scaling.scale[0]) ** 2)
+
+
+def identity_of(model: Any, X: Array, Y: Array, alpha: Array) -> dict[str, Any]:
+    """What a checkpoint must have in common with a fit."""
+    parameters = model.get_params(deep=False)
+    if model.kernel is not None:
+        parameters["kernel"] = as_kernel(model.kernel, X.shape[1])
+    names = getattr(model, "feature_names_in_", None)
+    return {
+        "manygp": version("manygp"),
+        "rows": len(X),
+        "columns": X.shape[1] if names is None else list(names),
+        "data": key_of(X, Y, alpha),
+        **{
+            name: described(value)
+            for name, value in parameters.items()
+            if name not in ("n_jobs", "verbose")
+        },
+    }
