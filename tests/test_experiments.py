@@ -15,9 +15,9 @@ pytest.importorskip("matplotlib")
 
 from click.testing import CliRunner
 
-from manygp import ManyGPRegressor, datasets
+from manygp import ManyGPRegressor, datasets, page
 from manygp.cli import main
-from manygp.experiments import figures, grid, page, tables
+from manygp.experiments import figures, grid, tables
 from manygp.experiments.published import published, published_cells
 from manygp.labels import LABELS
 from manygp.metrics import ence, nll, rmse
@@ -158,8 +158,8 @@ def test_sizes_are_compared_on_the_same_seeds_and_tasks(tmp_path, monkeypatch):
 
 
 def test_the_page_needs_nothing_from_outside_and_escapes_what_it_shows():
-    table = tables.Table("<b>", ["", "a&b"], [["<script>", "**1.0** (2.0)"]])
-    html = page.page("t", "i", {"s": page.as_html(table)})
+    table = page.Table("<b>", ["", "a&b"], [["<script>", "**1.0** (2.0)"]])
+    html = page.page("t", "i", {"s": page.as_html(table, tables.markup)})
     assert "<script" not in html
     assert "a&amp;b" in html
     assert "<b>1.0</b>" in html

@@ -18,6 +18,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from manygp import ManyGPRegressor, cli, datasets
+from manygp.cli.bench import PAPER_TASKS, QUALITY_MODELS
 from manygp.experiments import grid, peers, quality
 from manygp.experiments.published import published
 from manygp.metrics import coverage, ence, nll, rmse
@@ -274,13 +275,13 @@ def test_tables_without_a_score_of_this_library_average_nothing(results, tmp_pat
 
 
 def test_the_command_knows_the_tasks_and_models_of_the_study():
-    assert cli.PAPER_TASKS == grid.PAPER_TASKS
-    assert list(cli.QUALITY_MODELS) == list(peers.PEERS)
+    assert PAPER_TASKS == grid.PAPER_TASKS
+    assert list(QUALITY_MODELS) == list(peers.PEERS)
 
 
 @pytest.mark.parametrize(
     ("options", "known"),
-    [(["--tasks", "levy,nix"], cli.PAPER_TASKS), (["--models", "nix"], cli.QUALITY_MODELS)],
+    [(["--tasks", "levy,nix"], PAPER_TASKS), (["--models", "nix"], QUALITY_MODELS)],
 )
 def test_the_command_lists_what_it_knows(options, known, tmp_path):
     folder = tmp_path / "r"
@@ -348,7 +349,7 @@ def check_sensible(answer, y_test):
     assert rmse(y_test, answer.mean) < y_test.std()
 
 
-@pytest.mark.parametrize("name", ["exact", "neighbours", "scikit-learn", *cli.QUALITY_MODELS[:3]])
+@pytest.mark.parametrize("name", ["exact", "neighbours", "scikit-learn", *QUALITY_MODELS[:3]])
 def test_peers_predict_better_than_the_mean_with_a_positive_std(name, monkeypatch):
     small = partial(ManyGPRegressor, points_per_expert=40)  # three experts, not one
     monkeypatch.setattr(peers, "ManyGPRegressor", small)

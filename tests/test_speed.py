@@ -13,6 +13,7 @@ pytest.importorskip("click")
 from click.testing import CliRunner
 
 from manygp import cli
+from manygp.cli.bench import SPEED_MODELS, SPEED_TASKS
 from manygp.experiments import peers, speed
 from manygp.experiments.speed import Cell
 
@@ -214,8 +215,8 @@ def test_the_command(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     assert started == [FIRST, FIRST._replace(model="svgp")]
     assert "tables.md" in done.output
-    assert set(cli.SPEED_TASKS) == set(speed.TASKS)
-    assert set(cli.SPEED_MODELS) == set(speed.NAMES) <= set(speed.MODELS)
+    assert set(SPEED_TASKS) == set(speed.TASKS)
+    assert set(SPEED_MODELS) == set(speed.NAMES) <= set(speed.MODELS)
     wrong = CliRunner().invoke(cli.main, ["bench", "speed", "--tasks", "kin"])
     assert wrong.exit_code == 2
     assert "unknown name 'kin'" in wrong.output

@@ -96,19 +96,9 @@ class Predictor:
         -------
         lower, upper : ndarrays of shape (N,) or (N, t)
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, not be {coverage!r}")
+        reach = self._reach(coverage)
         mean, std = self.predict(X, return_std=True)
-        conformity = self._conformity()
-        m = conformity.shape[1]
-        rank = int(np.ceil((m + 1) * coverage - 1e-9))
-        if rank > m:
-            raise ValueError(
-                f"{m} training rows can promise a coverage of at most {m / (m + 1):.4g}, not "
-                f"{coverage!r}"
-            )
-        width = conformity[:, rank - 1] * (std if std.ndim == 2 else std[:, None])
-        width = _squeeze(width)
+        width = _squeeze(reach * (std if std.ndim == 2 else std[:, None]))
         return mean - width, mean + width
 
     def loo_predict(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
@@ -243,6 +233,20 @@ class Predictor:
             with_covariance=rules.needs_covariance,
         )
         return mean, variance, noise
+
+    def _reach(self, coverage: float) -> Array:
+        """How many std an interval reaches to either side, for each target: (t,)."""
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie between 0 and 1, not be {coverage!r}")
+        conformity = self._conformity()
+        m = conformity.shape[1]
+        rank = int(np.ceil((m + 1) * coverage - 1e-9))
+        if rank > m:
+            raise ValueError(
+                f"{m} training rows can promise a coverage of at most {m / (m + 1):.4g}, not "
+                f"{coverage!r}"
+            )
+        return conformity[:, rank - 1]
 
     def _conformity(self) -> Array:
         """Sorted |y - mean| / std of training rows that were left out: (t, m)."""

@@ -18,9 +18,9 @@ from manygp.experiments.grid import PAPER_TASKS, Configuration, Store
 from manygp.experiments.peers import PEERS, Missing
 from manygp.experiments.processes import run_alone
 from manygp.experiments.published import published
-from manygp.experiments.tables import Table
 from manygp.files import write_atomically
 from manygp.metrics import coverage, ence, nll, rmse
+from manygp.page import Table
 
 SEEDS = 5
 TIMEOUT = 600

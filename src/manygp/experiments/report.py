@@ -14,16 +14,16 @@ from manygp.experiments.figures import (
     draw_sizes,
 )
 from manygp.experiments.grid import PAPER_TASKS, REGIMES, TASKS
-from manygp.experiments.page import as_html, figure, page
 from manygp.experiments.tables import (
-    Table,
     as_csv,
     calibration_table,
+    markup,
     paper_tables,
     summarise,
     tidy,
 )
 from manygp.files import write_atomically
+from manygp.page import Table, as_html, figure, page
 
 REGIME_TITLES = {
     "independent": "Independent hyperparameters (the paper's)",
@@ -66,17 +66,20 @@ def write_report(folder: Path, results: list[dict[str, Any]], remark: str = "") 
         for name, models in RELIABILITY.items():
             path = figures / f"reliability-{name}-{regime}.png"
             if draw_reliability(cells, tasks if name == "analyse" else paper, models, path):
-                html += figure(path, CAPTIONS[name])
+                html += figure(path.read_bytes(), CAPTIONS[name])
                 written.append(path)
-        sections[REGIME_TITLES[regime]] = html + "".join(as_html(table) for table in tables)
+        sections[REGIME_TITLES[regime]] = html + "".join(
+            as_html(table, markup) for table in tables
+        )
     posterior = figures / "posterior.png"
     draw_posteriors(posterior)
     caption = "1-d Ackley: one global GP, and two experts before (light) and after calibration."
-    sections["Illustrations"] = figure(posterior, caption)
+    sections["Illustrations"] = figure(posterior.read_bytes(), caption)
     written.append(posterior)
     sizes = figures / "points-per-expert.png"
     if draw_sizes(rows, sizes):
-        sections["Points per expert"] = figure(sizes, "Scores and time against points per expert.")
+        caption = "Scores and time against points per expert."
+        sections["Points per expert"] = figure(sizes.read_bytes(), caption)
         written.append(sizes)
     intro = f"{len(tasks)} tasks, {seeds} seeds. {remark} {NOTE}"
     write_atomically(folder / "results.csv", as_csv(rows))

@@ -21,9 +21,9 @@ from manygp.data_files import DATA_FILES
 from manygp.experiments.grid import Configuration, Store
 from manygp.experiments.peers import PEERS, Missing, sklearn_gpr
 from manygp.experiments.processes import run_alone
-from manygp.experiments.tables import Table
 from manygp.files import write_atomically
 from manygp.metrics import nll, rmse
+from manygp.page import Table
 from manygp.parallel import n_workers
 from manygp.types import Array
 

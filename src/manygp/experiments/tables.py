@@ -6,12 +6,14 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterable
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from manygp.experiments.grid import POINTS, POINTS_OF_TASK
 from manygp.experiments.published import published, published_cells
+from manygp.page import Table
 
 METRICS = ("rmse", "nll", "ence")
 # The paper's names of what we measure in seconds.
@@ -28,17 +30,6 @@ TITLES = {
 }
 # A table that is wider than this is cut into several.
 MOST_COLUMNS = 6
-
-
-class Table(NamedTuple):
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-
-    def markdown(self) -> str:
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return f"### {self.title}\n\n{body}\n"
 
 
 class Summary(NamedTuple):
@@ -148,6 +139,15 @@ def _cell(
         return paper or "-"
     error = f" ±{ours.error:.3f}" if ours.n_seeds > 1 else ""
     return f"{ours.mean:.3f}{error} {paper}"
+
+
+def markup(cell: str) -> str:
+    """A cell as HTML: bold stays bold; what stands in brackets, the paper's, is set back."""
+    text = escape(cell)
+    if text.startswith("**"):
+        bold, _, rest = text[2:].partition("**")
+        text = f"<b>{bold}</b>{rest}"
+    return text.replace("(", '<span class="paper">(').replace(")", ")</span>")
 
 
 def average(

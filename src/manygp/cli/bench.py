@@ -1,4 +1,4 @@
-"""The command line: `manygp bench paper`, `bench quality` and `bench speed`."""
+"""`manygp bench paper`, `bench quality` and `bench speed`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-try:
-    import click
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-except ImportError as error:
-    sys.exit(f'the command line needs an extra: pip install "manygp[cli]" ({error})')
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from manygp.datasets import SYNTHETIC_TASKS
 from manygp.datasets import TASKS as KNOWN_TASKS
@@ -38,6 +35,7 @@ def _among(known: Iterable[str]) -> Callable[..., tuple[str, ...] | None]:
     return parse
 
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 QUICK_REMARK = "A quick look at 1,000 rows of each task, not the paper's data."
 
 
@@ -69,13 +67,7 @@ def _bar() -> Progress:
     )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="manygp")
-def main() -> None:
-    """Gaussian process regression whose error bars can be trusted."""
-
-
-@main.group()
+@click.group()
 def bench() -> None:
     """Benchmarks."""
 
@@ -88,27 +80,43 @@ DATA_DIR = click.option(
 )
 
 
+def _study_options(
+    name: str, tasks: tuple[str, ...], models: tuple[str, ...]
+) -> Callable[[Command], Command]:
+    """The options that studies have in common."""
+    options = [
+        click.option(
+            "--results",
+            type=click.Path(path_type=Path),
+            default=Path(f"{name}-results"),
+            show_default=True,
+            help="Folder of the results; what is finished in it is reused.",
+        ),
+        DATA_DIR,
+        click.option(
+            "--tasks",
+            callback=_among(tasks),
+            default=None,
+            help=f"Comma-separated tasks [default: all {len(tasks)}].",
+        ),
+        click.option(
+            "--models",
+            callback=_among(models),
+            default=None,
+            help="Comma-separated models [default: all].",
+        ),
+    ]
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 @bench.command()
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path),
-    default=Path("quality-results"),
-    show_default=True,
-    help="Folder of the results; finished cells in it are reused.",
-)
-@DATA_DIR
-@click.option(
-    "--tasks",
-    callback=_among(PAPER_TASKS),
-    default=None,
-    help="Comma-separated tasks [default: the paper's ten].",
-)
-@click.option(
-    "--models",
-    callback=_among(QUALITY_MODELS),
-    default=None,
-    help="Comma-separated models [default: all].",
-)
+@_study_options("quality", PAPER_TASKS, QUALITY_MODELS)
 @click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
 def quality(
     results: Path,
@@ -134,26 +142,7 @@ def quality(
 
 
 @bench.command()
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path),
-    default=Path("speed-results"),
-    show_default=True,
-    help="Folder of the results; finished runs in it are reused.",
-)
-@DATA_DIR
-@click.option(
-    "--tasks",
-    callback=_among(SPEED_TASKS),
-    default=None,
-    help="Comma-separated tasks [default: all six].",
-)
-@click.option(
-    "--models",
-    callback=_among(SPEED_MODELS),
-    default=None,
-    help="Comma-separated models [default: all].",
-)
+@_study_options("speed", SPEED_TASKS, SPEED_MODELS)
 @click.option("--repeats", type=click.IntRange(1), default=3, show_default=True)
 def speed(
     results: Path,
@@ -193,11 +182,8 @@ def _study(name: str, study: Any, cells: Any, results: Path, data_dir: str | Non
                 lambda cell: bar.update(running, advance=1, done=next(done)),
             )
         written = study.write(results, store.read(cells))
-    except (ValueError, FileNotFoundError) as error:
-        raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        click.echo(f"interrupted; what is finished is kept in {results}", err=True)
-        sys.exit(130)
+        raise KeyboardInterrupt(f"what is finished is kept in {results}") from None
     for path in written:
         click.echo(path)
 
@@ -288,14 +274,7 @@ def paper(
 
             grid.run(store, cells, data_dir, jobs, finished)
         written = write_report(results, store.read(cells), QUICK_REMARK if quick else "")
-    except (ValueError, FileNotFoundError) as error:
-        raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        click.echo(f"interrupted; what is finished is kept in {results}", err=True)
-        sys.exit(130)
+        raise KeyboardInterrupt(f"what is finished is kept in {results}") from None
     for path in written:
         click.echo(path)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,3 @@
+from manygp.cli import main
+
+main(prog_name="manygp")
