@@ -41,5 +41,5 @@ clean:
 .venv-bench/.installed: pyproject.toml benchmarks/requirements.txt
 	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check \
-		-r benchmarks/requirements.txt -e ".[cli,parquet]"
+		-r benchmarks/requirements.txt -e ".[cli]"
 	touch $@

@@ -1,6 +1,7 @@
 """The code in README and docs runs as printed."""
 
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,26 @@ def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
         mean, std = model.fit(names["X"], names["y"]).predict(names["X_new"], return_std=True)
         assert np.isfinite(mean).all()
         assert (std > 0).all()
+
+
+def test_commands_of_the_readme_run_in_order(tmp_path, monkeypatch):
+    pytest.importorskip("click")
+    from click.testing import CliRunner
+
+    from manygp.cli import main
+
+    rng = np.random.default_rng(0)
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.csv", "new.csv", "test.csv"):
+        rows = rng.random((300, 3))
+        np.savetxt(name, rows, delimiter=",", header="size,rooms,price", comments="")
+    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    for line in block.splitlines():
+        name, *arguments = shlex.split(line)
+        assert name == "manygp"
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 0, done.output
+    assert (tmp_path / "answers.csv").read_text().startswith("mean,std,lower,upper\n")
 
 
 def test_links_between_pages_lead_somewhere():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
     shared_rows : int
         Rows of each block that the shared kernel is fitted on.
     kernels : int
-        Whether one shared kernel is fitted, or a second of near rows too.
+        Whether a shared kernel is fitted, and a second one of near rows too.
     seconds : float
         How long the fit will take, as estimated.
     bytes : float
@@ -78,13 +78,22 @@ class Plan(NamedTuple):
     bytes: float = np.nan
     final_seconds: float = np.nan
 
+    def within_memory(self, n: int) -> Self:
+        """The same for n rows, without overlaps whose factors are too large."""
+        n_experts = max(1, n // self.points_per_expert)
+        return self._replace(overlaps=tuple(affordable(n, n_experts, self.overlaps)))
+
     def __str__(self) -> str:
-        cost = f"about {self.seconds:.2g} s and {self.bytes / 1e9:.2g} GB"
-        return (
-            f"experts of {self.points_per_expert} rows, overlap up to {max(self.overlaps):g}, "
-            f"{_count(len(self.pulls), 'pull')}, {_count(self.kernels, 'shared kernel')} from "
-            f"blocks of {self.shared_rows} rows" + ("" if np.isnan(self.seconds) else f": {cost}")
-        )
+        steps = [
+            f"experts of {self.points_per_expert} rows",
+            f"overlap up to {max(self.overlaps):g}",
+            _count(len(self.pulls), "pull"),
+        ]
+        if self.kernels:
+            kernels = _count(self.kernels, "shared kernel")
+            steps.append(f"{kernels} from blocks of {self.shared_rows} rows")
+        cost = f": about {self.seconds:.2g} s and {self.bytes / 1e9:.2g} GB"
+        return ", ".join(steps) + ("" if np.isnan(self.seconds) else cost)
 
 
 def _count(n: int, what: str) -> str:

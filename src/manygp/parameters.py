@@ -128,18 +128,19 @@ def plan_of(
         space.pulls,
         space.overlaps,
         fitting.SHARED_ROWS,
-        2 if model.hyperparameters == "auto" else 1,
+        2 if model.hyperparameters == "auto" else int(space.pulls[0] != 0.0),
     )
+    n = len(data.X)
     if model.time_budget is None and not model.verbose:
-        return plan, np.inf
+        return plan.within_memory(n), np.inf
     seconds = np.inf if model.time_budget is None else float(model.time_budget)
     left = seconds - (perf_counter() - begin)
-    n, points, least = len(data.X), plan.points_per_expert, budget.LEAST_POINTS
+    points, least = plan.points_per_expert, budget.LEAST_POINTS
     if partition in (one_part, full_parts):  # experts of all rows, whatever is planned
         plan, least = plan._replace(points_per_expert=n), n
     elif space.aggregation in DEPENDENT and space.pulls[0] != np.inf:
         least = points  # several experts would need one kernel
-    plan = budget.afford(plan, space, data, kernel, model.n_jobs, left, least)
+    plan = budget.afford(plan, space, data, kernel, model.n_jobs, left, least).within_memory(n)
     if plan.seconds > left:
         warnings.warn(
             f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
