@@ -26,6 +26,8 @@ from manygp.reading import (
 )
 from manygp.types import Array
 
+# Rows to learn from at a time: so few that their text stays in the cache of the processor.
+LEARNED_ROWS = 2**13
 KINDS = ("number", "category", "date")
 MOST_CATEGORIES = 100
 # Categories that a message lists, and characters of a value that it shows, at most.
@@ -131,7 +133,7 @@ def read_training(
     survey = _Survey(_chosen(table, target, columns, drop), encode)
     pieces: deque[tuple[Array, Array]] = deque()
     with _naming(table):
-        for batch in table.batches([*survey.columns, target]):
+        for batch in table.batches([*survey.columns, target], LEARNED_ROWS):
             numbers = survey.add(batch)
             targets = _encode_target(target, batch)
             if numbers is None:
@@ -140,7 +142,7 @@ def read_training(
                 pieces.append((np.column_stack(numbers), targets))
         encoding, n_rows = survey.conclude()
     X, y = np.empty((n_rows, len(encoding.names))), np.empty(n_rows)
-    again = _pieces_with_target(table, encoding, target, BATCH_ROWS)
+    again = _pieces_with_target(table, encoding, target, LEARNED_ROWS)
     filled = 0
     for piece, targets in _emptied(pieces) if pieces else again:
         rows = slice(filled, filled + len(piece))
@@ -200,7 +202,7 @@ def learn(table: Table, columns: Sequence[str], encode: bool) -> tuple[Encoding,
     """
     survey = _Survey(columns, encode)
     with _naming(table):
-        for batch in table.batches(columns):
+        for batch in table.batches(columns, LEARNED_ROWS):
             survey.add(batch)
         return survey.conclude()
 
@@ -227,11 +229,13 @@ class _Seen:
     # Of the first value that is not a number: where it is, and what it is.
     stray: str = ""
     all_dates: bool = True
+    # Of the first value that is not a date after some that are, likewise.
+    undated: str = ""
     # All there are, or the first that are too many.
     distinct: set[str] = field(default_factory=set)
 
     def add(self, batch: Batch, encode: bool) -> Array | None:
-        """Note what is in a batch, and give it as numbers if it is."""
+        """Note what is in a batch, and give it as numbers if it is of numbers."""
         values = batch.columns[self.name]
         numbers = _as_numbers(values)
         if numbers is not None:
@@ -253,7 +257,11 @@ class _Seen:
             _refuse(self.name, batch, first, f"{why}; {self._correct_or_drop()}")
         self.stray = self.stray or _at(self.name, batch, first) + why
         self.numbers += len(listed) - sum(counts[value] for value in not_numbers)
-        self.all_dates = self.all_dates and _as_days(values) is not None
+        if self.all_dates and _as_days(values) is None:
+            self.all_dates = False
+            index = _first_undated(values)
+            if batch.start + index:
+                self.undated = f"{batch.place(index)}: {_why_not_date(values[index])}"
         if encode and len(self.distinct) <= MOST_CATEGORIES:
             self.distinct.update(map(str, counts))
         if encode and not self.all_dates:
@@ -282,10 +290,11 @@ class _Seen:
         if len(self.distinct) <= MOST_CATEGORIES:
             return
         self._refuse_stray(n_rows)
+        undated = f"; or, if they are dates, look at {self.undated}" if self.undated else ""
         raise _Refusal(
             f"column {self.name!r} has {len(self.distinct):,} different values so far, in "
             f"{n_rows:,} rows, and at most {MOST_CATEGORIES} can be categories; leave it out "
-            f"({_drop(self.name)})"
+            f"({_drop(self.name)}){undated}"
         )
 
 
@@ -310,7 +319,9 @@ class _Survey:
 
     def conclude(self) -> tuple[Encoding, int]:
         """How to encode the columns, and the number of rows."""
-        return Encoding(tuple(seen.conclude(self.n_rows) for seen in self._seen)), self.n_rows
+        encoding = Encoding(tuple(seen.conclude(self.n_rows) for seen in self._seen))
+        _refuse_repeated("encoded columns", encoding.names)
+        return encoding, self.n_rows
 
 
 def _refuse_text(first: _Seen, *others: _Seen) -> NoReturn:
@@ -365,6 +376,10 @@ def _as_days(values: npt.NDArray[Any]) -> Array | None:
     return days
 
 
+def _first_undated(values: npt.NDArray[Any]) -> int:
+    return next(i for i in range(len(values)) if _as_days(values[i : i + 1]) is None)
+
+
 def _as_utc(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
@@ -383,9 +398,8 @@ def _encode_dates(column: Column, batch: Batch) -> Array:
     values = batch.columns[column.name]
     days = _as_days(values)
     if days is None:
-        first = next(i for i in range(len(values)) if _as_days(values[i : i + 1]) is None)
-        why = f"{_shown(values[first])} is not a date such as 2024-12-31 or 2024-12-31T23:59"
-        _refuse_value(column.name, batch, first, why)
+        first = _first_undated(values)
+        _refuse_value(column.name, batch, first, _why_not_date(values[first]))
     return days[:, None]
 
 
@@ -434,6 +448,10 @@ def _why_not_number(value: Any) -> str:
     if "," in text and any(_as_number(point) is not None for point in points):
         return f"{shown} is not a number (write a decimal point, and no commas)"
     return f"{shown} is not a number"
+
+
+def _why_not_date(value: Any) -> str:
+    return f"{_shown(value)} is not a date such as 2024-12-31 or 2024-12-31T23:59"
 
 
 def _shown(value: Any) -> str:

@@ -132,7 +132,7 @@ def is_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 def bounded_rows(batch_rows: int, n_columns: int) -> int:
     """`batch_rows`, or what a piece of so many columns may have at most."""
-    return max(1, min(batch_rows, BATCH_CELLS // n_columns))
+    return min(batch_rows, max(1, BATCH_CELLS // n_columns))
 
 
 def _place(row: int, line: int | None) -> str:
@@ -380,6 +380,8 @@ def _parquet_table(path: Path) -> Table:
             for name in file.schema_arrow.names
             if not re.fullmatch(r"__index_level_\d+__", name)
         )
+    if not names:
+        raise ValueError(f"{path} has no columns")
     _refuse_ambiguous(path, names)
     return Table(path, names, partial(_parquet_pieces, path))
 
@@ -391,7 +393,9 @@ def _open_parquet(path: Path) -> Any:
         raise ImportError('Parquet needs an extra: pip install "manygp[parquet]"') from error
     try:
         return pyarrow.parquet.ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
+    except (pyarrow.ArrowException, OSError) as error:
+        if getattr(error, "errno", None):  # no such file, or not ours to read
+            raise
         raise ValueError(f"{path} is not a readable Parquet file: {error}") from error
 
 
