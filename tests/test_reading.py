@@ -437,6 +437,8 @@ def test_parquet_that_is_cut_off_is_refused(path, save):
     refused(save(whole[:-20], "cut.parquet"), "is not a readable Parquet file")
     refused(save(whole[:-20], "cut.csv"), "is not a readable Parquet file")
     refused(save(b"", "empty.parquet"), "is not a readable Parquet file")
+    footer = whole[:-60] + bytes(40) + whole[-20:]
+    refused(save(footer, "footer.parquet"), "is not a readable Parquet file")
     damaged = whole[:4] + bytes(len(whole) // 2) + whole[4 + len(whole) // 2 :]
     refused(save(damaged, "damaged.parquet"), "is not a readable Parquet file, after row 0")
 
@@ -509,6 +511,11 @@ def test_the_index_that_pandas_stores_is_no_column(tmp_path):
     frame[frame.a > 1].to_parquet(tmp_path / "filtered.parquet")
     assert open_table(tmp_path / "filtered.parquet").names == ("a", "y")
     assert read_parquet(tmp_path / "filtered.parquet", "y").names == ("a",)
+
+
+def test_parquet_without_columns_is_refused(tmp_path):
+    parquet.write_table(pyarrow.table({}), tmp_path / "nothing.parquet")
+    refused(tmp_path / "nothing.parquet", "has no columns")
 
 
 def test_names_with_dots_are_no_paths(tmp_path):

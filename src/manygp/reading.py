@@ -204,26 +204,30 @@ def _csv_pieces(
     records = _records(path, delimiter)
     _, header = next(records)
     names = [name.strip() for name in header]
-    positions = {name: names.index(name) for name in columns}
+    positions = [names.index(name) for name in columns]
     batch_rows = bounded_rows(batch_rows, len(names))
     start = 0
     lines: list[int] = []
     rows: list[list[str]] = []
 
     def batch() -> Batch:
-        cells = {name: [row[j].strip() for row in rows] for name, j in positions.items()}
-        arrays = {name: np.array(column, dtype=object) for name, column in cells.items()}
+        cells = zip(*rows, strict=True)
+        arrays = {name: _stripped(column) for name, column in zip(columns, cells, strict=True)}
         return Batch(start, arrays, np.array(lines, dtype=np.int64))
 
     for line, fields in records:
         lines.append(line)
-        rows.append(fields)
+        rows.append([fields[j] for j in positions])  # a long text that nobody wants is not held
         if len(rows) == batch_rows:
             yield batch()
             start += len(rows)
             lines, rows = [], []
     if rows:
         yield batch()
+
+
+def _stripped(column: Iterable[str]) -> npt.NDArray[Any]:
+    return np.array([text.strip() for text in column], dtype=object)
 
 
 def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 try:
@@ -14,39 +17,71 @@ except ImportError as error:
     sys.exit(f'the command line needs an extra: pip install "manygp[cli]" ({error})')
 
 from manygp.cli.bench import bench
-from manygp.cli.models import evaluate, fit, info, plot, predict, verify
+from manygp.cli.models import evaluate, fit, info, plot, predict, require_matplotlib, verify
 
-INTERRUPTED, TERMINATED = 130, 143
+INTERRUPTED = 130
 
 
 class Commands(click.Group):
     """Errors of data and files as one line, without a traceback, and exit codes to rely on."""
 
+    def list_commands(self, context: click.Context) -> list[str]:
+        """In the order of use, not of the alphabet."""
+        return list(self.commands)
+
     def invoke(self, context: click.Context) -> Any:
-        if threading.current_thread() is threading.main_thread():
-            # What is being written is removed, as after an interrupt.
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-        try:
-            return super().invoke(context)
-        except KeyboardInterrupt as interrupt:
-            click.echo(f"interrupted; {interrupt}" if str(interrupt) else "interrupted", err=True)
-            context.exit(INTERRUPTED)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            name = f"{error.filename}: " if error.filename else ""
-            raise click.ClickException(name + (error.strerror or str(error))) from error
-        except MemoryError as error:
-            raise click.ClickException(f"not enough memory: {error}") from error
-        except (ValueError, ImportError) as error:
-            raise click.ClickException(str(error)) from error
+        with _orderly_end(), warnings.catch_warnings():
+            warnings.showwarning = _say
+            try:
+                return super().invoke(context)
+            except KeyboardInterrupt as interrupt:
+                why = f"interrupted; {interrupt}" if str(interrupt) else "interrupted"
+                click.echo(why, err=True)
+                context.exit(INTERRUPTED)
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                name = f"{error.filename}: " if error.filename else ""
+                raise _failure(name + (error.strerror or str(error))) from error
+            except MemoryError as error:
+                raise _failure(f"not enough memory: {error}".removesuffix(": ")) from error
+            except (ValueError, ImportError) as error:
+                raise _failure(str(error)) from error
+
+
+@contextmanager
+def _orderly_end() -> Iterator[None]:
+    """Let what is being written be removed after other signals too, as after an interrupt."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores them
+                before[number] = signal.signal(number, lambda found, _: sys.exit(128 + found))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(message: Warning | str, *_: object, **__: object) -> None:
+    """Show a warning as a line of its own, without the source that it comes from."""
+    click.echo(f"manygp: {_one_line(str(message))}", err=True)
+
+
+def _failure(message: str) -> click.ClickException:
+    return click.ClickException(_one_line(message))
+
+
+def _one_line(message: str) -> str:
+    return " ".join(line.strip() for line in message.splitlines() if line.strip())
 
 
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 the data or a file is at fault (one line on standard error says "
-    "how), 2 the command is, 130 interrupted.",
+    "how), 2 the command is, 130 interrupted, 143 terminated.",
 )
 @click.version_option(package_name="manygp")
 def main() -> None:
@@ -59,16 +94,26 @@ def main() -> None:
     """  # fmt: skip
 
 
-@main.command()
+@click.command()
 @click.argument("folder", type=click.Path(file_okay=False), default="demo")
 def demo(folder: str) -> None:
-    """Compare models on the paper's 10-d Ackley task: a table, and figures in FOLDER."""
+    """Compare models on a task of the paper.
+
+    \b
+    manygp demo
+    manygp demo pictures
+
+    It prints a table about 10-d Ackley, beside the published cells, and draws figures in FOLDER
+    [default: demo].
+    """  # fmt: skip
     from pathlib import Path
+
+    require_matplotlib("the demo")
 
     from manygp.experiments import demo as study
 
     study.main(Path(folder))
 
 
-for command in (fit, predict, evaluate, plot, info, verify, bench):
+for command in (fit, predict, evaluate, plot, info, verify, bench, demo):
     main.add_command(command)

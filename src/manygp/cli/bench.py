@@ -69,7 +69,12 @@ def _bar() -> Progress:
 
 @click.group()
 def bench() -> None:
-    """Benchmarks."""
+    """Compare with the paper and with other libraries.
+
+    \b
+    manygp bench paper --quick
+    manygp bench speed --tasks synthetic-10k --models manygp --repeats 1
+    """  # fmt: skip
 
 
 DATA_DIR = click.option(
@@ -117,7 +122,9 @@ def _study_options(
 
 @bench.command()
 @_study_options("quality", PAPER_TASKS, QUALITY_MODELS)
-@click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
+@click.option(
+    "--seeds", type=click.IntRange(1), default=5, show_default=True, help="Number of splits."
+)
 def quality(
     results: Path,
     data_dir: str | None,
@@ -125,15 +132,15 @@ def quality(
     models: tuple[str, ...] | None,
     seeds: int,
 ) -> None:
-    """The default model on the paper's tasks, beside its columns and other libraries.
+    """Scores of this library and others on the paper's tasks.
 
     \b
     manygp bench quality --models manygp --tasks ackley,levy --seeds 1
     manygp bench quality --data-dir data
 
-    Other libraries take part where they are installed (benchmarks/requirements.txt), on the
-    first split, ten minutes at most each. It can be interrupted at any time: the same command
-    goes on where it stopped.
+    The default model, side by side with the paper's. Other libraries take part where they are
+    installed (benchmarks/requirements.txt), on the first split, ten minutes at most each. It can
+    be interrupted at any time: the same command goes on where it stopped.
     """  # fmt: skip
     from manygp.experiments import quality as study
 
@@ -143,7 +150,9 @@ def quality(
 
 @bench.command()
 @_study_options("speed", SPEED_TASKS, SPEED_MODELS)
-@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--repeats", type=click.IntRange(1), default=3, show_default=True, help="Runs of each model."
+)
 def speed(
     results: Path,
     data_dir: str | None,
@@ -151,15 +160,15 @@ def speed(
     models: tuple[str, ...] | None,
     repeats: int,
 ) -> None:
-    """Seconds, memory and NLL of this library and others, side by side in one run.
+    """Seconds and memory of this library and others.
 
     \b
     manygp bench speed --tasks synthetic-10k --models manygp,muygps --repeats 1
     manygp bench speed --data-dir data
 
-    Other libraries take part where they are installed (benchmarks/requirements.txt), with ten
-    minutes and 16 GiB at most for a run. It can be interrupted at any time: the same command
-    goes on where it stopped.
+    Also the NLL that they reach, all in one run. Other libraries take part where they are
+    installed (benchmarks/requirements.txt), with ten minutes and 16 GiB at most for a run. It can
+    be interrupted at any time: the same command goes on where it stopped.
     """  # fmt: skip
     from manygp.experiments import speed as study
 
@@ -239,7 +248,7 @@ def paper(
     sizes: bool,
     quick: bool,
 ) -> None:
-    """Every table and figure of the paper, beside the published numbers.
+    """Every table and figure of the paper, beside its numbers.
 
     \b
     manygp bench paper --quick

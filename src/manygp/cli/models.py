@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from math import nan
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import numpy as np
@@ -19,13 +24,34 @@ from manygp.labels import LABELS
 if TYPE_CHECKING:  # else imported by the commands that need them: help should be quick
     from manygp import ManyGPRegressor
     from manygp.encoding import Encoding
+    from manygp.kernel import Kernel
     from manygp.types import Array
 
 # Training rows that are left out for the scores of a fit.
 LEFT_OUT_ROWS = 20_000
+PICTURES = ("png", "svg", "pdf")
+# What a write says that finds no room.
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+
+class File(click.Path):
+    """A path; if it will not do, the file is at fault and not the command."""
+
+    def fail(self, message: str, *_: object) -> NoReturn:
+        raise click.ClickException(message)
+
+
+def _read_kernel(context: object, parameter: object, value: str | None) -> Kernel | None:
+    from manygp.grammar import parse_kernel
+
+    try:
+        return None if value is None else parse_kernel(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+FILE = File(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = File(dir_okay=False, path_type=Path)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for a machine.")
 coverage_option = click.option(
     "--coverage",
@@ -47,7 +73,12 @@ coverage_option = click.option(
 @click.option("--drop", multiple=True, help="Do not learn from this column; may be repeated.")
 @click.option("--encode", is_flag=True, help="Turn categories into columns of 0 and 1 (one-hot), "
     "and dates into numbers.")  # fmt: skip
-@click.option("--points-per-expert", type=click.IntRange(1), default=None)
+@click.option(
+    "--points-per-expert",
+    type=click.IntRange(1),
+    default=None,
+    help="Rows of an expert; more take longer [default: 200].",
+)
 @click.option(
     "--label",
     type=click.Choice(list(LABELS)),
@@ -55,10 +86,28 @@ coverage_option = click.option(
     metavar="LABEL",
     help="A model of the paper instead of the default one, such as bt-ent-c.",
 )
-@click.option("--kernel", metavar="TEXT", default=None, help="Such as 'Matern(nu=1.5) + White()'.")
-@click.option("--time-budget", type=click.FloatRange(0), default=None, metavar="SECONDS")
+@click.option(
+    "--kernel",
+    metavar="TEXT",
+    default=None,
+    callback=_read_kernel,
+    help="Such as 'Matern(nu=1.5) + White()'.",
+)
+@click.option(
+    "--time-budget",
+    type=click.FloatRange(0),
+    default=None,
+    metavar="SECONDS",
+    help="How long the fit may take; it then tries what it has time for.",
+)
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Cores; -1 for all.")
-@click.option("--random-state", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--random-state",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed: the same one gives the same model.",
+)
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False, path_type=Path),
@@ -76,7 +125,7 @@ def fit(
     encode: bool,
     points_per_expert: int | None,
     label: str | None,
-    kernel: str | None,
+    kernel: Kernel | None,
     time_budget: float | None,
     jobs: int,
     random_state: int,
@@ -84,24 +133,27 @@ def fit(
     report: Path | None,
     as_json: bool,
 ) -> None:
-    """Learn a column of DATA (CSV, also gzipped, or Parquet) from the others.
+    """Learn a column of a table from the others.
 
     \b
     manygp fit train.csv --target price -o price.manygp
     manygp fit train.parquet --target price --drop id --encode -o price.manygp
     manygp fit train.csv --target price -o price.manygp --checkpoint night
 
-    The scores that it prints are those of training rows that were left out.
+    DATA is CSV, also gzipped, or Parquet. The scores that it prints are those of training rows
+    that were left out.
     """  # fmt: skip
     from manygp import ManyGPRegressor
     from manygp.encoding import read_training
-    from manygp.grammar import parse_kernel
 
-    _require_folder(output, report)
-    given: dict[str, Any] = {"points_per_expert": points_per_expert, "time_budget": time_budget}
+    _require_place(output, data)
+    _require_report(report, data, output)
+    given: dict[str, Any] = {
+        "points_per_expert": points_per_expert,
+        "kernel": kernel,
+        "time_budget": time_budget,
+    }
     parameters = {name: value for name, value in given.items() if value is not None}
-    if kernel is not None:
-        parameters["kernel"] = parse_kernel(kernel)
     model = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
     model.set_params(**parameters, n_jobs=jobs, random_state=random_state)
     table = read_training(data, target, columns or None, drop, encode)
@@ -109,17 +161,23 @@ def fit(
     try:
         model.set_params(verbose=sys.stderr.isatty()).fit(table.X, table.y, checkpoint=checkpoint)
     except KeyboardInterrupt:
-        kept = "" if checkpoint is None else f"what is finished is kept in {checkpoint}"
+        kept = "nothing is kept; --checkpoint FOLDER would keep finished experts"
+        if checkpoint is not None:
+            kept = f"what is finished is kept in {checkpoint}; the same command goes on there"
         raise KeyboardInterrupt(kept) from None
     seconds = perf_counter() - begin
     model.set_params(verbose=False)
+    if time_budget is None:  # on a terminal the plan has estimates, which are never the same
+        model.plan_ = model.plan_._replace(seconds=nan, bytes=nan, final_seconds=nan)
     model.feature_names_in_ = np.array(table.encoding.names, dtype=object)
     model._table = {"target": target, "columns": table.encoding.to_json()}
-    model.save(output)
+    with _naming(output):
+        model.save(output)
     if report is not None:
         from manygp.report import write_report
 
-        write_report(model, report, name=output.name)
+        with _naming(report):
+            write_report(model, report, name=output.name)
     rows = np.sort(np.random.default_rng(0).permutation(len(table.y))[:LEFT_OUT_ROWS])
     scores = _scores(table.y[rows], *model.loo_predict(rows))
     facts = {
@@ -133,42 +191,53 @@ def fit(
     if as_json:
         click.echo(json.dumps(facts))
         return
-    click.echo(
-        f"{output}: {len(table.y):,} rows, {table.X.shape[1]} columns, "
-        f"{len(model.experts_):,} experts, {seconds:.1f} s"
-    )
-    _print_scores(scores, f"of {len(rows):,} training rows, each left out")
+    counts = {"row": len(table.y), "column": table.X.shape[1], "expert": len(model.experts_)}
+    sizes = ", ".join(_count(number, what) for what, number in counts.items())
+    click.echo(f"{output}: {sizes}, {seconds:.1f} s")
+    _print_scores(scores, f"of {_count(len(rows), 'training row')}, each left out")
 
 
 @click.command()
 @click.argument("model", type=FILE)
 @click.argument("data", type=FILE)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, allow_dash=True), default="-",
+@click.option("-o", "--output", type=File(dir_okay=False, allow_dash=True), default="-",
     help="CSV (also .gz) or Parquet file to write [default: CSV to standard output].")  # fmt: skip
 @coverage_option
 def predict(model: Path, data: Path, output: str, coverage: float) -> None:
-    """Predict every row of DATA: mean, std, and the interval from lower to upper.
+    """Predict every row of a table.
 
     \b
     manygp predict price.manygp new.csv -o answers.csv
     manygp predict price.manygp new.parquet -o answers.parquet --coverage 0.95
 
-    Columns are matched by name, and others ignored. DATA may be larger than memory.
+    It writes the columns mean, std, and lower and upper, the ends of the interval. Columns of
+    DATA are matched by name, and others ignored. DATA may be larger than memory.
     """  # fmt: skip
     from manygp.encoding import read_features
     from manygp.writing import open_writer
 
-    fitted, encoding = _load(model)
+    if output != "-":
+        _require_place(Path(output), model, data)
+    fitted = _load(model)
     reach = _reach(fitted, coverage)
-    with open_writer(output, ("mean", "std", "lower", "upper")) as write:
-        for X in _counted(read_features(data, encoding), "Predicting rows"):
+    pieces = read_features(data, _encoding(fitted, model))
+    first = next(pieces)  # most mistakes are in it, and then nothing should be written
+    # A bar would stand among the answers where these go to the terminal too.
+    shown = output != "-" or not sys.stdout.isatty()
+    names = ("mean", "std", "lower", "upper")
+    place = "standard output" if output == "-" else output
+    with _naming(place), open_writer(output, names) as write, _counting(shown) as count:
+        for X in chain([first], pieces):
             write(_answers(fitted, X, reach))
+            count(len(X))
 
 
 @click.command()
 @click.argument("model", type=FILE)
 @click.argument("data", type=FILE)
-@click.option("--target", default=None, metavar="COLUMN", help="[default: that of fit]")
+@click.option(
+    "--target", default=None, metavar="COLUMN", help="The true values [default: that of fit]."
+)
 @coverage_option
 @click.option("--report", type=NEW_FILE, default=None, help="HTML page to write.")
 @as_json
@@ -180,28 +249,31 @@ def evaluate(
     report: Path | None,
     as_json: bool,
 ) -> None:
-    """Score a model on DATA, whose targets are known.
+    """Score a model on rows whose targets are known.
 
     \b
     manygp evaluate price.manygp test.csv --target price
     manygp evaluate price.manygp test.csv --json --report page.html
+
+    RMSE, NLL, ENCE, CRPS, and the share of rows whose interval holds the target.
     """  # fmt: skip
-    _require_folder(report)
-    fitted, encoding = _load(model)
-    y, answers = _tested(fitted, encoding, model, data, target, coverage)
-    mean, std, lower, upper = answers
+    _require_report(report, model, data)
+    fitted = _load(model)
+    reach = _reach(fitted, coverage)
+    y, (mean, std, lower, upper) = _tested(fitted, model, data, target, reach)
     scores = _scores(y, mean, std)
     scores["coverage"] = float(np.mean((lower <= y) & (y <= upper)))
     if report is not None:
         from manygp.report import Tested, write_report
 
         tested = Tested(y, mean, std, lower, upper, coverage, data.name)
-        write_report(fitted, report, name=model.name, tested=tested)
+        with _naming(report):
+            write_report(fitted, report, name=model.name, tested=tested)
     if as_json:
         facts = {"model": str(model), "data": str(data), "rows": len(y), "level": coverage}
         click.echo(json.dumps({**facts, **scores}))
         return
-    _print_scores(scores, f"of {len(y):,} rows of {data}", coverage)
+    _print_scores(scores, f"of {_count(len(y), 'row')} of {data}", coverage)
 
 
 @click.command()
@@ -215,23 +287,35 @@ def evaluate(
     show_default=True,
     help="Errors against std; what leave-one-out compared; or the curve, of one column.",
 )
-@click.option("--target", default=None, metavar="COLUMN", help="[default: that of fit]")
+@click.option(
+    "--target", default=None, metavar="COLUMN", help="The true values [default: that of fit]."
+)
 def plot(model: Path, data: Path | None, output: Path, kind: str, target: str | None) -> None:
-    """Draw a model: how honest its std is, about DATA or about training rows left out.
+    """Draw how honest a model is, or what it is.
 
     \b
     manygp plot price.manygp test.csv -o reliability.png
     manygp plot price.manygp --kind calibration -o chosen.svg
+
+    The reliability is that of the rows of DATA or, without it, of training rows left out.
     """  # fmt: skip
+    require_matplotlib("a plot")
     import matplotlib
 
     matplotlib.use("Agg")
     from manygp.files import replacing
     from manygp.plotting import CalibrationDisplay, PosteriorDisplay, ReliabilityDisplay
 
-    _require_folder(output)
-    fitted, encoding = _load(model)
+    if data is not None and kind != "reliability":
+        raise click.UsageError(f"--kind {kind} is about the model alone; leave {data} out")
+    _require_place(output, model, *([] if data is None else [data]))
+    suffix = output.suffix.removeprefix(".").lower() or "png"
+    if suffix not in PICTURES:
+        raise click.UsageError(f"{output} must end with one of .{', .'.join(PICTURES)}")
+    fitted = _load(model)
     display: Any
+    if kind != "calibration":
+        _require_one_target(fitted)
     if kind == "calibration":
         display = CalibrationDisplay.from_estimator(fitted)
     elif kind == "posterior":
@@ -243,10 +327,11 @@ def plot(model: Path, data: Path | None, output: Path, kind: str, target: str | 
         display = PosteriorDisplay.from_estimator(
             fitted, line, X_train=x, y_train=y, show_experts=not many
         )
-        display.ax_.set(xlabel=encoding.names[0])
+        (name,) = getattr(fitted, "feature_names_in_", ["x"])
+        display.ax_.set(xlabel=name.replace("$", r"\$"))  # else it would be mathematics
     elif data is not None:
-        y, (mean, std, *_) = _tested(fitted, encoding, model, data, target, 0.9)
-        display = ReliabilityDisplay.from_predictions(y, mean, std, name=data.name)
+        y, (mean, std, *_) = _tested(fitted, model, data, target, reach=0.0)
+        display = ReliabilityDisplay.from_predictions(y, mean, std, name="tested rows")
     else:
         _, y = _training_rows(fitted)
         rows = np.sort(np.random.default_rng(0).permutation(len(y))[:LEFT_OUT_ROWS])
@@ -254,9 +339,8 @@ def plot(model: Path, data: Path | None, output: Path, kind: str, target: str | 
         name = "training rows, left out"
         display = ReliabilityDisplay.from_predictions(y[rows], mean, std, name=name)
     picture = io.BytesIO()
-    suffix = output.suffix.removeprefix(".") or "png"
     display.figure_.savefig(picture, format=suffix, dpi=150, bbox_inches="tight")
-    with replacing(output) as file:
+    with _naming(output), replacing(output) as file:
         file.write(picture.getvalue())
 
 
@@ -264,8 +348,15 @@ def plot(model: Path, data: Path | None, output: Path, kind: str, target: str | 
 @click.argument("model", type=FILE)
 @as_json
 def info(model: Path, as_json: bool) -> None:
-    """What a model file holds."""
+    """Tell what a model file holds.
+
+    \b
+    manygp info price.manygp
+    manygp info price.manygp --json
+    """  # fmt: skip
     from manygp import ManyGPRegressor, persistence, plain
+    from manygp.grammar import parse_kernel
+    from manygp.report import _formula
 
     manifest, default = persistence.check(model), ManyGPRegressor().get_params()
     arrays = manifest["arrays"]
@@ -276,7 +367,7 @@ def info(model: Path, as_json: bool) -> None:
         "schema": manifest["schema"],
         "manygp": manifest["manygp"],
         "rows": arrays["X"]["shape"][0],
-        "target": table and table["target"],
+        "target": table and table.get("target"),
         "columns": columns,
         "experts": arrays["own_sizes"]["shape"][0],
         "nearest": manifest["nearest"],
@@ -291,6 +382,7 @@ def info(model: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts))
         return
+    facts["kernel"] = _formula(parse_kernel(manifest["kernel"]))
     for name, value in facts.items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
@@ -305,8 +397,14 @@ def info(model: Path, as_json: bool) -> None:
 @click.argument("model", type=FILE)
 @as_json
 def verify(model: Path, as_json: bool) -> None:
-    """Check a model file: checksums, contents, and that its experts can be built again."""
-    fitted, _ = _load(model)
+    """Check that a model file is whole.
+
+    \b
+    manygp verify price.manygp
+
+    Its checksums, its contents, and that its experts can be built again and answer.
+    """  # fmt: skip
+    fitted = _load(model)
     x, _ = _training_rows(fitted)
     mean, std = fitted.predict(x[:100], return_std=True)
     if not (np.all(np.isfinite(mean)) and np.all(std > 0)):
@@ -314,36 +412,42 @@ def verify(model: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"model": str(model), "ok": True}))
         return
-    click.echo(f"{model}: as it was written; {len(fitted.experts_):,} experts, {len(x):,} rows")
+    sizes = f"{_count(len(fitted.experts_), 'expert')}, {_count(len(x), 'row')}"
+    click.echo(f"{model}: as it was written; {sizes}")
 
 
-def _load(path: Path) -> tuple[ManyGPRegressor, Encoding]:
-    """A model, and how the columns of a table become its own."""
+def _load(path: Path) -> ManyGPRegressor:
     from manygp import load
+
+    # Columns are matched by name here, so that arrays without names will do.
+    warnings.filterwarnings("ignore", message="X does not have valid feature names")
+    return load(path)
+
+
+def _encoding(model: ManyGPRegressor, path: Path) -> Encoding:
+    """How the columns of a table become those of a model."""
     from manygp.encoding import Column, Encoding
 
-    model = load(path)
-    names = getattr(model, "feature_names_in_", None)
     if model._table is not None:
-        encoding = Encoding.from_json(model._table["columns"])
-    elif names is not None:
-        encoding = Encoding(tuple(Column(str(name), "number") for name in names))
-    else:
+        return Encoding.from_json(model._table.get("columns"))
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
         raise ValueError(
             f"{path} was fitted on arrays without column names, by which tables are matched; fit "
             "it on a table, or use it from Python"
         )
-    # Columns are matched by name here, so that arrays without names will do.
-    warnings.filterwarnings("ignore", message="X does not have valid feature names")
-    return model, encoding
+    return Encoding(tuple(Column(str(name), "number") for name in names))
+
+
+def _require_one_target(model: ManyGPRegressor) -> None:
+    if len(model._y_scaling.scale) > 1:
+        raise ValueError("a model of several targets can be asked from Python only")
 
 
 def _reach(model: ManyGPRegressor, coverage: float) -> float:
     """How many std an interval reaches to either side."""
-    reach = model._reach(coverage)
-    if len(reach) > 1:
-        raise ValueError("a model of several targets can be asked from Python only")
-    return float(reach[0])
+    _require_one_target(model)
+    return float(model._reach(coverage)[0])
 
 
 def _answers(model: ManyGPRegressor, X: Array, reach: float) -> Array:
@@ -353,33 +457,41 @@ def _answers(model: ManyGPRegressor, X: Array, reach: float) -> Array:
 
 
 def _tested(
-    model: ManyGPRegressor,
-    encoding: Encoding,
-    path: Path,
-    data: Path,
-    target: str | None,
-    coverage: float,
+    model: ManyGPRegressor, path: Path, data: Path, target: str | None, reach: float
 ) -> tuple[Array, Array]:
     """Targets (N,) of a table, and the answers (4, N)."""
     from manygp.encoding import read_evaluation
 
+    encoding = _encoding(model, path)
     target = target or (model._table or {}).get("target")
     if target is None:
         raise ValueError(f"{path} does not know the name of its target; pass --target")
-    reach = _reach(model, coverage)
-    rows = _counted(read_evaluation(data, encoding, target), "Predicting rows")
-    y, answers = zip(*((y, _answers(model, X, reach)) for X, y in rows), strict=True)
-    return np.concatenate(y), np.concatenate(answers, axis=1)
+    targets, answers = [], []
+    with _counting() as count:
+        for X, y in read_evaluation(data, encoding, target):
+            targets.append(y)
+            answers.append(_answers(model, X, reach))
+            count(len(y))
+    return np.concatenate(targets), np.concatenate(answers, axis=1)
 
 
-def _counted(pieces: Iterable[Any], what: str) -> Iterable[Any]:
-    """The same, and on a terminal how many there were."""
-    if not sys.stderr.isatty():
-        return pieces
+@contextmanager
+def _counting(shown: bool = True) -> Iterator[Callable[[int], None]]:
+    """A function that adds to the number of predicted rows, which a terminal shows."""
+    if not shown or not sys.stderr.isatty():
+        yield lambda n_rows: None
+        return
     from rich.console import Console
-    from rich.progress import track
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    return track(pieces, what, total=None, console=Console(stderr=True), transient=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("Predicting: {task.completed:,} rows in"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda n_rows: bar.advance(task, n_rows)
 
 
 def _training_rows(model: ManyGPRegressor) -> tuple[Array, Array]:
@@ -404,9 +516,16 @@ def _scores(y: Array, mean: Array, std: Array) -> dict[str, float | None]:
 
 def _print_scores(scores: dict[str, float | None], rows: str, level: float = 0.9) -> None:
     click.echo(f"Scores {rows}:")
-    names = {name: name.upper() for name in scores} | {"coverage": f"within {level:.3g}"}
     for name, value in scores.items():
-        click.echo(f"  {names[name]:<12}{'-' if value is None else f'{value:.4g}'}")
+        shown = "-" if value is None else f"{value:.4g}"
+        if name == "coverage":
+            click.echo(f"  {name:<12}{shown} (of {level:.4g})")
+        else:
+            click.echo(f"  {name.upper():<12}{shown}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _plain(value: Any) -> str:
@@ -416,8 +535,40 @@ def _plain(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _require_folder(*files: Path | None) -> None:
+def require_matplotlib(what: str) -> None:
     """Before the work, not after."""
-    for file in files:
-        if file is not None and not file.absolute().parent.is_dir():
-            raise ValueError(f"there is no folder {file.absolute().parent} to write {file} into")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f'{what} needs matplotlib: pip install "manygp[plot]"') from error
+
+
+def _require_report(report: Path | None, *others: Path) -> None:
+    """That a page can be written, if there is to be one."""
+    if report is not None:
+        require_matplotlib("a report")
+        _require_place(report, *others)
+
+
+def _require_place(output: Path, *others: Path) -> None:
+    """That a file can be written, and is none of the others: before the work, not after."""
+    if output.exists() and not output.is_file():  # a pipe, or /dev/null
+        return
+    folder = output.resolve().parent
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder} to write {output} into")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"there is no permission to write {output} into the folder {folder}")
+    if output.resolve() in [other.resolve() for other in others]:
+        raise ValueError(f"{output} would take the place of a file that this command needs")
+
+
+@contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """Say which file there was no room for."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
