@@ -334,7 +334,8 @@ def test_duplicate_rows_with_different_targets_are_noise(kind):
 def test_duplicate_rows_without_noise_need_jitter_which_is_recorded(kind, aggregation):
     twice = np.repeat(X[:30], 2, axis=0)
     settings = {"kernel": 1.0 * RBF(1.0), "aggregation": aggregation, **KINDS[kind]}
-    fitted = choosing(**settings).fit(twice, np.tile([1.0, 2.0], 30))
+    with pytest.warns(UserWarning, match="their targets are not"):
+        fitted = choosing(**settings).fit(twice, np.tile([1.0, 2.0], 30))
     assert any(expert.jitter > 0 for expert in fitted.experts_)
     assert_sound(fitted)
     assert_sound(choosing(**settings).fit(twice, np.repeat(y[:30], 2)), X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from time import perf_counter
 from typing import NamedTuple, Self
@@ -149,12 +150,29 @@ def estimate(
                 each = CONDITIONING * costs.evaluation(size) + (pull != np.inf) * fits
                 asking = asked * costs.evaluation(size) / size * ASKING
                 rest += JUDGING * min(n, JUDGED_ROWS) + (judged * each + asking) / speed
-    numbers = 4 * n * (d + 2) + 2 * n * known / points * (d + 2) + n_experts * known**2
     return plan._replace(
         seconds=float(passes + rest + final),
-        bytes=float(INTERPRETER + 8 * numbers + RECORD * n_experts),
+        bytes=memory_of(plan, shape),
         final_seconds=float(final),
     )
+
+
+def memory_of(plan: Plan, shape: tuple[int, ...]) -> float:
+    """Bytes that a fit of rows of a shape needs: data, what experts know, and their factors."""
+    n, d = shape
+    n_experts = max(1, n // plan.points_per_expert)
+    overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
+    known = min(n, n / n_experts * (1 + overlap))
+    numbers = 4 * n * (d + 2) + 2 * n_experts * known * (d + 2) + n_experts * known**2
+    return float(INTERPRETER + 8 * numbers + RECORD * n_experts)
+
+
+def physical_memory() -> float:
+    """Bytes that the machine has; infinity where it does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return np.inf
 
 
 def _compared(

@@ -142,14 +142,21 @@ def maximise(
         except NotPositiveDefiniteError:
             value = -np.inf
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
-            return 1e100, np.zeros_like(theta)  # the line search steps back
+            # Worse than the best, but not so much that the line search would step back to it.
+            worse = 1e100 if best == -np.inf else 1 + abs(best) - best
+            return worse, np.zeros_like(theta)
         if value > best:
             best, best_theta = value, theta.copy()
         return -value, -gradient
 
-    for start in np.clip(starts, *bounds.T):
+    def climb(start: Array) -> None:
         options = {"ftol": tolerance}
         minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+
+    for start in np.clip(starts, *bounds.T):
+        climb(start)
+    if best == -np.inf:  # no start has a likelihood: all ones, in the units of normalised data
+        climb(np.clip(np.zeros(len(centre)), *bounds.T))
     return kernel.with_theta(best_theta), n_evaluations
 
 
@@ -183,7 +190,8 @@ def condition(
     except NotPositiveDefiniteError as error:
         raise NotPositiveDefiniteError(
             f"the covariance of the expert with the rows {indices[:3]}... is not positive "
-            f"definite with the kernel {kernel!r}; add White() to it, or raise alpha"
+            f"definite with the kernel {kernel!r}; scale X, add White(), or raise its "
+            "lower bound or alpha"
         ) from error
     whitener = posterior.whitener
     if not exact and _single_will_do(whitener, likelihood, kernel, posterior.jitter):

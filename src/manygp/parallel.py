@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +39,7 @@ def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> 
     """
     done = 0
     for _ in range(ATTEMPTS):
-        tasks = (delayed(_single_threaded)(function, item) for item in items[done:])
+        tasks = (delayed(_in_worker)(function, item, os.getpid()) for item in items[done:])
         results = Parallel(n_jobs, batch_size=1, return_as="generator")(tasks)
         try:
             for result in results:
@@ -61,9 +63,23 @@ class WorkerKilledError(RuntimeError):
         self.first = first
 
 
-def _single_threaded(function: Callable[[T], R], item: T) -> R:
+def _in_worker(function: Callable[[T], R], item: T, parent: int) -> R:
+    if os.getppid() == parent:
+        _end_with(parent)
     with single_threaded_blas():
         return function(item)
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """Let this process end when its parent does; joblib's would wait for minutes."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

@@ -130,40 +130,49 @@ def plan_of(
         fitting.SHARED_ROWS,
         2 if model.hyperparameters == "auto" else int(space.pulls[0] != 0.0),
     )
-    n = len(data.X)
-    if model.time_budget is None and not model.verbose:
-        return plan.within_memory(n), np.inf
-    seconds = np.inf if model.time_budget is None else float(model.time_budget)
-    left = seconds - (perf_counter() - begin)
-    points, least = plan.points_per_expert, budget.LEAST_POINTS
+    n, points, least, deadline = len(data.X), plan.points_per_expert, budget.LEAST_POINTS, np.inf
     if partition in (one_part, full_parts):  # experts of all rows, whatever is planned
         plan, least = plan._replace(points_per_expert=n), n
     elif space.aggregation in DEPENDENT and space.pulls[0] != np.inf:
         least = points  # several experts would need one kernel
-    plan = budget.afford(plan, space, data, kernel, model.n_jobs, left, least).within_memory(n)
-    if plan.seconds > left:
-        warnings.warn(
-            f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
-            f"{seconds:g} s of time_budget",
-            stacklevel=4,
+    if model.time_budget is not None or model.verbose:
+        seconds = np.inf if model.time_budget is None else float(model.time_budget)
+        left = seconds - (perf_counter() - begin)
+        plan = budget.afford(plan, space, data, kernel, model.n_jobs, left, least)
+        deadline = begin + seconds - plan.final_seconds
+        if plan.seconds > left:
+            warnings.warn(
+                f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
+                f"{seconds:g} s of time_budget",
+                stacklevel=4,
+            )
+    plan = plan.within_memory(n)
+    needed, memory = budget.memory_of(plan, data.X.shape), budget.physical_memory()
+    if needed > memory:
+        raise MemoryError(
+            f"experts of {plan.points_per_expert:,} rows would take {needed / 1e9:.3g} GB, and "
+            f"there are {memory / 1e9:.3g} GB: lower points_per_expert or overlap"
         )
     if model.verbose:
         progress.say(f"{n:,} rows; {plan}")
-    if least == n:
-        plan = plan._replace(points_per_expert=points)
-    return plan, begin + seconds - plan.final_seconds
+    return plan._replace(points_per_expert=points) if least == n else plan, deadline
 
 
 def scalings_of(model: Any, X: Array, Y: Array) -> tuple[scaling.Scaling, scaling.Scaling]:
     normalize_X = model.kernel is None if model.normalize_X is None else model.normalize_X
     if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
         warnings.warn("y is constant; predictions will be that constant", stacklevel=4)
-    elif not model.normalize_y:
-        validation.check_raw_targets(Y)
     return (
         scaling.to_unit_cube(X) if normalize_X else scaling.identity(X.shape[1]),
         scaling.to_standard(Y) if model.normalize_y else scaling.identity(Y.shape[1]),
     )
+
+
+def check_raw_targets(Y: Array, kernel: Sum, Z: Array) -> None:
+    """Whether targets that are not normalised are within reach of the kernel's bounds."""
+    with np.errstate(over="ignore", under="ignore"):
+        least, most = (float(kernel.with_theta(theta).diag(Z).mean()) for theta in kernel.bounds.T)
+    validation.check_raw_targets(Y, least, most)
 
 
 def alpha_of(model: Any, n: int, y_scaling: scaling.Scaling) -> Array:

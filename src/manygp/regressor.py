@@ -24,6 +24,7 @@ from manygp.labels import LABELS
 from manygp.likelihood import TrainingData
 from manygp.parameters import (
     alpha_of,
+    check_raw_targets,
     identity_of,
     plan_of,
     rules_of,
@@ -259,6 +260,10 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         default = self.kernel is None
         given = default_kernel(d, Z.std(axis=0)) if default else as_kernel(self.kernel, d)
         kernel = split_noise(given)
+        if not self.normalize_y and np.ptp(Y, axis=0).all():
+            check_raw_targets(Y, kernel, Z)
+        if not (kernel.right.diag(Z[:1])[0] or alpha.any()):
+            validation.check_repeated_rows(X, Y)
         seed, checkpoint = check_random_state(self.random_state).randint(2**31), None
         if folder is not None:
             checkpoint = Checkpoint(folder, identity_of(self, X, Y, alpha), seed)

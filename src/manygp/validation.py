@@ -16,8 +16,8 @@ from manygp.types import Array
 
 # Squares of larger numbers, over a small length-scale, overflow.
 LARGEST = 1e100
-# Raw targets outside this range are beyond the bounds of any default kernel.
-RAW_TARGETS = (1e-50, 1e50)
+# Raw targets whose variance is so many times off the kernel's are beyond its bounds.
+FAR = 100.0
 # How types that are not numbers call themselves in NumPy, pandas, polars and pyarrow.
 NOT_NUMBERS = (
     "str", "large_string", "utf8", "<u", "|s", "cat", "enum", "dictionary", "date", "duration",
@@ -93,22 +93,43 @@ def check_magnitude(values: Array, what: str, names: Any) -> None:
         )
 
 
-def check_raw_targets(Y: Array) -> None:
-    """Refuse targets that overflow without normalize_y, warn of those beyond all bounds."""
+def check_raw_targets(Y: Array, least: float, most: float) -> None:
+    """Refuse targets that overflow without normalize_y, warn of those that no kernel can match.
+
+    `least` and `most` are the prior variances that the bounds of the kernel allow.
+    """
     check_magnitude(Y, "y", None)
-    low, high = RAW_TARGETS
-    std = Y.std(axis=0)
-    if np.any((std < low) | (std > high)):
+    variance = Y.var(axis=0)
+    if np.any((variance < least / FAR) | (variance > most * FAR)):
         warnings.warn(
-            f"y has a standard deviation of {std.min():.3g}, which the bounds of the kernel "
-            "cannot match; set normalize_y=True, or its std will be meaningless",
+            f"y has a standard deviation of {Y.std(axis=0).min():.3g}, which the bounds of the "
+            "kernel cannot match; set normalize_y=True, or its std will be meaningless",
             stacklevel=5,
+        )
+
+
+def check_repeated_rows(X: Array, Y: Array) -> None:
+    """Warn of equal rows with different targets, which a kernel without noise cannot explain."""
+    order = np.lexsort(X.T)
+    same = np.all(X[order[1:]] == X[order[:-1]], axis=1)
+    differ = same & np.any(Y[order[1:]] != Y[order[:-1]], axis=1)
+    if differ.any():
+        first = int(np.argmax(differ))
+        a, b = sorted((int(order[first]), int(order[first + 1])))
+        warnings.warn(
+            f"rows {a} and {b} are equal, their targets are not, and the kernel has no noise: its "
+            "std will be meaningless there; add White() to it, or set alpha",
+            stacklevel=4,
         )
 
 
 def _check_features(estimator: BaseEstimator, X: Any, reset: bool) -> Array:
     _refuse_unnumeric(X, "X")
-    X = validate_data(estimator, X, dtype=np.float64, reset=reset, ensure_all_finite=False)
+    try:
+        X = validate_data(estimator, X, dtype=np.float64, reset=reset, ensure_all_finite=False)
+    except ValueError as error:
+        _name_text(X, error)
+        raise
     _refuse_missing(X, "X", getattr(estimator, "feature_names_in_", None))
     array: Array = X
     return array
@@ -144,6 +165,19 @@ def _refuse_unnumeric(data: Any, what: str) -> None:
                 f"{where} is of type {kind}, not a number; encode it first (scikit-learn's "
                 "OneHotEncoder for categories, days since a start for dates)"
             )
+
+
+def _name_text(X: Any, error: ValueError) -> None:
+    """Say where the text is that could not be taken for a number."""
+    if "could not convert string" not in str(error):
+        return
+    for row, values in enumerate(np.asarray(X, dtype=object)):
+        for column, value in enumerate(np.atleast_1d(values)):
+            if isinstance(value, str):
+                raise ValueError(
+                    f"X holds the text {value!r} in {_place('X', row, column, None)}: {error}; "
+                    "encode it first, or leave the column out"
+                ) from error
 
 
 def _refuse_missing(values: Array, what: str, names: Any) -> None:
