@@ -64,7 +64,7 @@ class Recalibration:
         seen = np.clip(variance, self.low, self.high)
         factor: Array = self.scale * (seen / self.centre) ** (self.power - 1)
         beyond = np.minimum(self.high / variance, 1.0)  # the share of v that was seen
-        return 1 + beyond * (factor - 1)
+        return beyond * factor + (1 - beyond)
 
 
 CALIBRATIONS: dict[str, Calibration] = {"information": Information(), "none": none}

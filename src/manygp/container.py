@@ -22,7 +22,7 @@ from manygp.types import AnyArray
 
 SCHEMA = 1
 TYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "I32": np.dtype("<i4")}
-LONGEST_HEADER = 2**26
+LONGEST_HEADER = 2**24
 
 
 class ModelFileError(ValueError):
@@ -57,6 +57,8 @@ def write(
     }
     text = json.dumps({"schema": SCHEMA, **manifest, "arrays": described}, allow_nan=False)
     header = _header(text, described)
+    if len(header) > LONGEST_HEADER:
+        raise ValueError("the names of its columns are too long for a model file")
     with replacing(path) as file:
         file.write(len(header).to_bytes(8, "little"))
         file.write(header)
@@ -74,11 +76,19 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, AnyArray]
     ModelFileError
         Saying what is wrong with the file.
     """
-    with open(path, "rb") as file:
-        try:
+    try:
+        with open(path, "rb", opener=_open) as file:
             return _read(file)
-        except ModelFileError as error:
-            raise ModelFileError(f"{os.fspath(path)} {error}") from None
+    except IsADirectoryError:
+        raise ModelFileError(f"{os.fspath(path)} is a folder, not a model file") from None
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} {error}") from None
+    except MemoryError:
+        raise ModelFileError(f"{os.fspath(path)} does not fit into memory") from None
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for a writer
 
 
 def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
@@ -107,8 +117,8 @@ def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         view = _bytes(one)
         if file.readinto(view) != sizes[name]:  # type: ignore[attr-defined]
             raise ModelFileError("was shortened while it was read")
-        if hashlib.sha256(view).hexdigest() != described[name]["sha256"]:
-            raise ModelFileError(f"is damaged: the checksum of {name!r} does not match")
+        if hashlib.sha256(view).hexdigest() != described[name].get("sha256"):
+            raise ModelFileError(f"is damaged: the checksum of {name[:50]!r} does not match")
         one = one.astype(one.dtype.newbyteorder("="), copy=False)
         one.flags.writeable = False
         arrays[name] = one
@@ -125,25 +135,31 @@ def _manifest(header: bytes) -> dict[str, Any]:
     try:
         metadata = json.loads(header)["__metadata__"]
         text = metadata["manifest"]
-        manifest = json.loads(text)
-        schema, described = manifest["schema"], manifest["arrays"]
-        if metadata["format"] != "manygp" or type(schema) is not int:
-            raise ModelFileError("is not a model file of manygp")
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError("is not a model file of manygp, or its header is damaged") from None
-    if schema > SCHEMA:
-        raise ModelFileError(
-            f"was written by a newer manygp (schema {schema}; this one reads up to {SCHEMA}): "
-            'upgrade with pip install -U "manygp"'
-        )
+        known, whole = metadata["format"] == "manygp", metadata["sha256"] == _checksum(text)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        known = False
+    if not known:
+        raise ModelFileError("is not a model file of manygp, or its header is damaged")
+    if not whole:
+        raise ModelFileError("is damaged: the checksum of its manifest does not match")
     try:
-        if metadata["sha256"] == _checksum(text) and header == _header(text, described):
-            return dict(manifest)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        pass
-    raise ModelFileError("is damaged: the checksum of its manifest does not match")
+        manifest = json.loads(text)
+        schema = manifest["schema"]
+        if type(schema) is int and schema > SCHEMA:
+            raise ModelFileError(
+                f"was written by a newer manygp (schema {schema}; this one reads up to {SCHEMA}):"
+                ' upgrade with pip install -U "manygp"'
+            )
+        plain = text == json.dumps(manifest, allow_nan=False)  # no key is there twice, no NaN
+        known = type(schema) is int and schema > 0 and plain
+        whole = header == _header(text, manifest["arrays"])
+    except ModelFileError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        known = False
+    if not (known and whole):
+        raise ModelFileError("is damaged: its header is not that of a model")
+    return dict(manifest)
 
 
 def _shape(described: Any) -> tuple[int, ...]:

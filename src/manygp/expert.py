@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -22,6 +23,7 @@ TOLERANCE = 1e-7
 # smaller latent variance, nor a larger noise, relative to the prior's variance: a std then changes
 # by less than about 1e-4 of it.
 SINGLE_ROWS, SINGLE_VARIANCE, SINGLE_NOISE = 128, 5e-3, 100.0
+SINGLE_PRIOR = 1e-30  # below, a factor may be too large for single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,11 @@ class Expert:
     constant_mean: bool
     whitener: Array
     coefficients: Array
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():  # pickle forgets that arrays are read-only
+            frozen = read_only(value) if isinstance(value, np.ndarray) else value
+            object.__setattr__(self, name, frozen)
 
     @property
     def rows(self) -> IndexArray:
@@ -226,6 +233,8 @@ def _single_will_do(whitener: Array, known: Likelihood, kernel: Sum, jitter: flo
         return False
     noise = known.alpha + kernel.right.diag(known.X) + jitter
     prior = kernel.left.diag(known.X)
+    if prior.min() < SINGLE_PRIOR:
+        return False
     least = SINGLE_VARIANCE * prior  # a row's own latent variance is smaller than its noise
     if np.any(noise < least) or np.any(noise > SINGLE_NOISE * prior):
         return False

@@ -188,7 +188,9 @@ class Kernel(ABC):
                 if not 0 < low <= high < np.inf:
                     raise ValueError(f"{name}_bounds must be 0 < low <= high, not {bounds!r}")
                 object.__setattr__(self, f"{p}_bounds", (low, high))
-            off = bounds == "fixed" and value == 0.0  # a term that is switched off
+            off = (
+                bounds == "fixed" and value == 0.0 and p in ("variance", "offset")
+            )  # no such term
             if not (off or (np.all(np.isfinite(value)) and np.all(np.greater(value, 0)))):
                 raise ValueError(f"{name} must be positive and finite, not {value!r}")
 

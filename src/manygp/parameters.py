@@ -171,7 +171,8 @@ def scalings_of(model: Any, X: Array, Y: Array) -> tuple[scaling.Scaling, scalin
 def check_raw_targets(Y: Array, kernel: Sum, Z: Array) -> None:
     """Whether targets that are not normalised are within reach of the kernel's bounds."""
     with np.errstate(over="ignore", under="ignore"):
-        least, most = (float(kernel.with_theta(theta).diag(Z).mean()) for theta in kernel.bounds.T)
+        smallest, largest = (kernel.with_theta(theta) for theta in kernel.bounds.T)
+        least, most = smallest.right.diag(Z[:1])[0], largest.diag(Z).mean()
     validation.check_raw_targets(Y, least, most)
 
 

@@ -6,6 +6,7 @@ same, bit for bit.
 
 from __future__ import annotations
 
+import json
 import os
 from importlib.metadata import version
 from os import PathLike
@@ -14,24 +15,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp import container
-from manygp.budget import Plan
-from manygp.committee import Layout
+from manygp.budget import Plan, physical_memory
+from manygp.committee import Committee, Layout
 from manygp.container import ModelFileError
+from manygp.expert import SINGLE_ROWS
 from manygp.grammar import parse_kernel, write_kernel
-from manygp.kernel import Sum, White
+from manygp.kernel import Kernel, Sum, split_noise
 from manygp.likelihood import TrainingData
-from manygp.plain import decode, decode_all, encode, encode_all, is_number
+from manygp.plain import NAMED, decode, decode_all, encode, encode_all, is_number, is_rule
 from manygp.rules import Rules
 from manygp.scaling import Scaling
 from manygp.selection import Alternative, CalibrationReport, Choice
 from manygp.training import Trained
 from manygp.types import AnyArray, Array, IndexArray
+from manygp.validation import LARGEST
 from manygp.workshop import assemble, twins
 
 # What may go wrong when data of any kind is taken for a model.
 MISTAKES = (
-    KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError,
+    LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
+    MemoryError, Warning,
 )  # fmt: skip
+# The parameters of fit that predictions may depend on, and jobs that no machine has.
+FITTED = ("calibration", "weighting", "temperature", "aggregation", "routing")
+MOST_JOBS = 1024
 
 
 class Saved(NamedTuple):
@@ -118,6 +125,10 @@ def write(path: str | PathLike[str], saved: Saved) -> None:
         "plan": encode_all(saved.plan._asdict()),
         "table": saved.table,
     }
+    try:  # what could not be read shall not be written
+        _decoded(json.loads(json.dumps(manifest)), arrays)
+    except ValueError as error:
+        raise ValueError(f"the model cannot be saved: {error}") from error
     container.write(path, manifest, arrays)
 
 
@@ -137,23 +148,37 @@ def read(path: str | PathLike[str]) -> Saved:
         If it is damaged, altered, written by a newer version, or no model file at all.
     """
     saved, parts = _understood(path, *container.read(path))
+    try:
+        with np.errstate(all="ignore"):
+            committee = _assembled(saved, parts)
+    except MISTAKES as error:
+        raise ModelFileError(f"{os.fspath(path)} cannot be used: {_reason(error)}") from error
+    return saved._replace(trained=saved.trained._replace(committee=committee))
+
+
+def _assembled(saved: Saved, parts: _Parts) -> Committee:
+    """The committee, with factors."""
     layout = Layout.of(
         parts.data.X * parts.metric, [parts.own[m] for m in parts.seats], parts.metric
     )
     common = parts.communication
-    try:
-        committee = assemble(
-            parts.data,
-            layout,
-            [parts.fits[m] for m in parts.seats],
-            lambda m: parts.neighbours[parts.seats[m]],
-            None if common is None else (common, saved.trained.kernel),
-            saved.trained.alone,
-            saved.parameters["n_jobs"],
-        )
-    except ValueError as error:
-        raise ModelFileError(f"{os.fspath(path)} cannot be used: {error}") from error
-    return saved._replace(trained=saved.trained._replace(committee=committee))
+    committee = assemble(
+        parts.data,
+        layout,
+        [parts.fits[m] for m in parts.seats],
+        lambda m: parts.neighbours[parts.seats[m]],
+        None if common is None else (common, saved.trained.kernel),
+        saved.trained.alone,
+        saved.parameters["n_jobs"],
+    )
+    scaling = saved.y_scaling
+    numbers = [layout.centres, parts.data.Y * scaling.half_scale + scaling.shift / 2]
+    members = [*committee.experts, *([committee.communication] if committee.communication else [])]
+    for expert in {id(one): one for one in members}.values():
+        std = np.sqrt(expert.kernel.diag(expert.X))
+        numbers += [expert.whitener, expert.coefficients, std.max() * scaling.scale]
+    _require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")
+    return committee
 
 
 def _understood(
@@ -162,33 +187,42 @@ def _understood(
     try:
         return _decoded(manifest, arrays)
     except MISTAKES as error:
-        what = f"{type(error).__name__}: {error}" if not str(error).count(" ") else error
-        raise ModelFileError(f"{os.fspath(path)} is not a valid model: {what}") from error
+        raise ModelFileError(
+            f"{os.fspath(path)} is not a valid model: {_reason(error)}"
+        ) from error
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    return str(error) or "it does not fit into memory"  # only that one says nothing
 
 
 def _decoded(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> tuple[Saved, _Parts]:
     """What a manifest and arrays say, without a committee; anything amiss is a mistake."""
+    _require(isinstance(manifest["kernel"], str), "its kernel is no text")
     kernel = parse_kernel(manifest["kernel"])
-    _require(
-        isinstance(kernel, Sum) and isinstance(kernel.right, White), "its kernel has no noise"
-    )
+    _require(split_noise(kernel) == kernel, "its kernel does not end with its noise")
     assert isinstance(kernel, Sum)
     parts = _parts(manifest, arrays, kernel)
     n, d = parts.data.X.shape
     n_targets = parts.data.Y.shape[1]
     columns = manifest["columns"]
-    names = [columns] if isinstance(columns, int) else columns
+    names = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
     _require(
-        columns == d or (len(set(names)) == d == len(names) and set(map(type, names)) == {str}),
+        len(columns) == d if names else type(columns) is int and columns == d,
         "its columns are not those of its rows",
     )
     kernel.check_columns(d)
-    parameters = decode_all(manifest["parameters"])
+    parameters = _parameters(manifest["parameters"])
     if "parameter_alpha" in arrays:
         parameters["alpha"] = _floats(arrays, "parameter_alpha", (n,))
-    fitted = decode_all(manifest["fitted"])
+    fitted = _parameters(manifest["fitted"])
+    _require({*FITTED, "n_jobs"} <= parameters.keys() and {*FITTED} == fitted.keys(),
+             "its parameters are not those of a model")  # fmt: skip
     rules = Rules(**decode_all(manifest["rules"]))
-    _require(all(map(callable, rules)), "its rules are none")
+    for kind, rule in rules._asdict().items():
+        _require(is_rule(kind, rule), f"its {kind} is no such rule")
     nearest, alone = manifest["nearest"], manifest["alone"]
     _require(
         nearest is None or (type(nearest) is int and nearest >= 1), "it asks no expert about a row"
@@ -196,8 +230,8 @@ def _decoded(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> tuple[Sav
     _require(alone is (len(parts.own) == 1), "its experts are not as many as it says")
     conformity = None
     if "conformity" in arrays:
-        conformity = _floats(arrays, "conformity", (n_targets, arrays["conformity"].shape[1]))
-        _require(bool(np.all(conformity >= 0)), "an error of it is negative")
+        conformity = _floats(arrays, "conformity", (n_targets, _shape(arrays, "conformity")[1]))
+        _require(bool(np.all(np.diff(conformity, prepend=0.0) >= 0)), "its errors are not sorted")
     _require(manifest["table"] is None or isinstance(manifest["table"], dict), "its table is none")
     x_scaling, y_scaling = _scaling(arrays, "x", d), _scaling(arrays, "y", n_targets)
     plan = _plan(decode_all(manifest["plan"]))
@@ -209,18 +243,34 @@ def _decoded(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> tuple[Sav
     return saved, parts
 
 
+def _parameters(found: dict[str, Any]) -> dict[str, Any]:
+    parameters = decode_all(found)
+    for name, value in parameters.items():
+        if name == "kernel":
+            right = value is None or isinstance(value, Kernel)
+        elif name in NAMED:
+            right = isinstance(value, str) or is_rule(name, value)
+        elif name == "n_jobs":
+            right = value is None or (type(value) is int and 0 < abs(value) <= MOST_JOBS)
+        else:
+            right = not callable(value)
+        _require(right, f"{name[:50]}={str(value)[:50]} is no such parameter")
+    return parameters
+
+
 def _scaling(arrays: dict[str, AnyArray], axis: str, n_columns: int) -> Scaling:
     shift, half_scale = (
         _floats(arrays, f"{axis}_{name}", (n_columns,)) for name in Scaling._fields
     )
-    _require(bool(np.all(half_scale > 0)), "a scale of it is not positive")
+    normal = (half_scale >= np.finfo(float).tiny) & (half_scale <= np.finfo(float).max / 2)
+    _require(bool(np.all(normal)), "a scale of it is not positive")
     return Scaling(shift, half_scale)
 
 
 def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: Sum) -> _Parts:
-    n, d = arrays["X"].shape
-    n_targets = arrays["y"].shape[1]
+    (n, d), (_, n_targets) = _shape(arrays, "X"), _shape(arrays, "y")
     _require(n > 0 and d > 0 and n_targets > 0, "it has no rows")
+    metric = _floats(arrays, "metric", (d,))
     data = TrainingData(
         _floats(arrays, "X", (n, d)),
         _floats(arrays, "y", (n, n_targets)),
@@ -228,6 +278,10 @@ def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: Sum) -
         manifest["constant_mean"],
     )
     _require(type(data.constant_mean) is bool, "constant_mean is not true or false")
+    for name, one, most in (
+        ("X", data.X, LARGEST), ("y", data.Y, LARGEST), ("metric", metric, LARGEST**0.5),
+    ):  # fmt: skip
+        _require(bool(np.all(np.abs(one) <= most)), f"squares of {name} overflow")
     _require(bool(np.all(data.alpha >= 0)), "a noise variance of it is negative")
     own, neighbours = (_split(arrays, name, n) for name in ("own", "neighbours"))
     _require(0 < len(own) == len(neighbours), "its experts differ in number")
@@ -238,22 +292,24 @@ def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: Sum) -
                  "an expert of it knows a row twice")  # fmt: skip
         seen[rows] = True
     _require(bool(seen.all()), "a row of it has no expert")
-    _require_memory(sum((len(a) + len(b)) ** 2 * 8 for a, b in zip(own, neighbours, strict=True)))
     values = _floats(arrays, "hyperparameters", (len(own), kernel.n_free))
     _require(bool(np.all(values > 0)), "a hyperparameter of it is not positive")
     kernels: dict[bytes, Sum] = {}  # those that are equal are one
     fits = []
     counts = _indices(arrays, "evaluations", 2**31)
+    _require(len(counts) == len(own), "its evaluations are not those of its experts")
     for one, count in zip(values, counts, strict=True):
         shared = kernels.setdefault(one.tobytes(), kernel.with_values(one.tolist()))
         fits.append((shared, int(count)))
-    metric = _floats(arrays, "metric", (d,))
     seats = _indices(arrays, "seats", len(own))
     _require(set(seats.tolist()) == set(range(len(own))), "an expert of it has no seat")
+    _require(len(seats) <= n, "it has more seats than rows")
     common = None
     if "communication" in arrays:
         common = _indices(arrays, "communication", n)
         _require(len(np.unique(common)) == len(common) > 0, "it communicates a row twice")
+    known = [len(a) + len(b) for a, b in zip(own, neighbours, strict=True)]
+    _require_memory([*known, 0 if common is None else len(common)], d + n_targets + 1)
     return _Parts(data, own, neighbours, fits, metric, seats, common)
 
 
@@ -262,12 +318,12 @@ def _require(fact: bool, otherwise: str) -> None:
         raise ValueError(otherwise)
 
 
-def _require_memory(needed: int) -> None:
-    """Refuse factors that are larger than the machine's memory."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return
+def _require_memory(known: list[int], n_columns: int) -> None:
+    """Refuse experts of so many rows each that are larger than the machine's memory."""
+    memory = physical_memory()
+    # Factors may be in single precision, but not while the largest is computed.
+    sizes = (k * (k * (4 if k >= SINGLE_ROWS else 8) + 8 * n_columns) for k in known)
+    needed = max(8 * max(known) ** 2, sum(sizes))
     _require(
         needed <= memory,
         f"its factors would need {needed / 1e9:.3g} GB, and there are {memory / 1e9:.3g} GB",
@@ -279,6 +335,12 @@ def _integers(values: Any) -> AnyArray:
     if found.size and int(found.max()) >= 2**31:
         raise ValueError("a model of more than 2^31 rows cannot be saved")
     return found.astype(np.int32)
+
+
+def _shape(arrays: dict[str, AnyArray], name: str) -> tuple[int, int]:
+    rows, *columns = arrays[name].shape
+    _require(len(columns) == 1, f"{name} has no columns")
+    return rows, columns[0]
 
 
 def _floats(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> Array:
@@ -319,5 +381,6 @@ def _report(found: dict[str, Any]) -> CalibrationReport:
     values = [*chosen.values(), *(one.value for one in alternatives)]
     plain = all(one is None or isinstance(one, str) or is_number(one) for one in values)
     numbers = all(map(is_number, [n_rows, *(one.nll for one in alternatives)]))
-    _require(plain and numbers, "its report is none")
+    marked = all(isinstance(a.parameter, str) and type(a.chosen) is bool for a in alternatives)
+    _require(plain and numbers and marked, "its report is none")
     return CalibrationReport(chosen, alternatives, n_rows)

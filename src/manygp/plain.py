@@ -12,6 +12,7 @@ from manygp.calibration import CALIBRATIONS, Information, Recalibration
 from manygp.grammar import parse_kernel, write_kernel
 from manygp.kernel import Kernel
 from manygp.partition import PARTITIONS, full_parts, one_part
+from manygp.types import ExpertPredictions
 from manygp.weighting import WEIGHTINGS, Softmax, Tempered
 
 # Rules are known by name; those with parameters by their class and fields.
@@ -21,13 +22,38 @@ NAMED: dict[str, Mapping[str, Any]] = {
     "aggregation": AGGREGATIONS,
     "partition": {**PARTITIONS, "one_part": one_part, "full_parts": full_parts},
 }
-RECORDS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Information, Softmax, Tempered, Recalibration)
+RECORDS: dict[str, tuple[Any, ...]] = {
+    "weighting": (Softmax, Tempered),
+    "calibration": (Information,),
+    "recalibration": (Recalibration,),
 }
+CLASSES: dict[str, Any] = {one.__name__: one for kinds in RECORDS.values() for one in kinds}
+# Variances, small and large, that a rule must leave positive and finite; and two experts' of them.
+VARIANCES = np.array([1e-100, 1.0, 1e100])
+SAID = ExpertPredictions(
+    mean=np.zeros((2, 3)),
+    variance=np.tile(VARIANCES, (2, 1)),
+    prior_variance=np.ones((2, 3)),
+    noise_variance=np.ones((2, 1)),
+    prior_mean=np.zeros((2, 1)),
+)
 
 
 def is_number(value: Any) -> bool:
     return type(value) in (int, float)
+
+
+def is_rule(kind: str, value: Any) -> bool:
+    """Whether a value is a rule of that kind, and its numbers make sense."""
+    if type(value) not in RECORDS.get(kind, ()):
+        return any(value is one for one in NAMED.get(kind, {}).values())
+    if not all(map(is_number, vars(value).values())):
+        return False
+    with np.errstate(all="ignore"):
+        if kind == "weighting":
+            return bool(0 <= value.temperature < np.inf)
+        factors = value(VARIANCES if kind == "recalibration" else SAID)
+    return bool(np.all((factors > 0) & (factors < np.inf)))
 
 
 def encode_all(values: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +66,7 @@ def decode_all(values: dict[str, Any]) -> dict[str, Any]:
 
 def encode(name: str, value: Any) -> Any:
     """Plain JSON: numbers, text, lists, and `{"what": ...}` for anything else."""
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, float) and not np.isfinite(value):
         return {"float": str(value)}
@@ -50,7 +76,7 @@ def encode(name: str, value: Any) -> Any:
         return [encode(name, one) for one in value]
     if isinstance(value, Kernel):
         return {"kernel": write_kernel(value)}
-    if RECORDS.get(type(value).__name__) is type(value):
+    if CLASSES.get(type(value).__name__) is type(value):
         return {"record": type(value).__name__, "fields": encode_all(vars(value))}
     for kind, known in NAMED.items():
         for key, rule in known.items():
@@ -65,6 +91,8 @@ def encode(name: str, value: Any) -> Any:
 def decode(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(decode(one) for one in value)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ValueError("an integer of it is too large")
     if not isinstance(value, dict):
         return value
     match value:
@@ -73,10 +101,7 @@ def decode(value: Any) -> Any:
         case {"kernel": str(text)}:
             return parse_kernel(text)
         case {"record": str(name), "fields": dict(fields)}:
-            numbers = decode_all(fields)
-            if not all(map(is_number, numbers.values())):
-                raise ValueError(f"{name} has numbers only")
-            return RECORDS[name](**numbers)
+            return CLASSES[name](**decode_all(fields))
         case {"rule": [str(kind), str(key)]}:
             return NAMED[kind][key]
     raise ValueError(f"{str(value)[:50]} has no meaning")

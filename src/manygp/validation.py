@@ -96,7 +96,7 @@ def check_magnitude(values: Array, what: str, names: Any) -> None:
 def check_raw_targets(Y: Array, least: float, most: float) -> None:
     """Refuse targets that overflow without normalize_y, warn of those that no kernel can match.
 
-    `least` and `most` are the prior variances that the bounds of the kernel allow.
+    `least` is the smallest noise variance and `most` the largest prior variance of its bounds.
     """
     check_magnitude(Y, "y", None)
     variance = Y.var(axis=0)

@@ -376,7 +376,7 @@ def info(model: Path, as_json: bool) -> None:
         "parameters": {
             name: value
             for name, value in manifest["parameters"].items()
-            if value != plain.encode(name, default[name])
+            if value != plain.encode(name, default.get(name))
         },
     }
     if as_json:
