@@ -238,6 +238,7 @@ class Predictor:
         """How many std an interval reaches to either side, for each target: (t,)."""
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie between 0 and 1, not be {coverage!r}")
+        check_is_fitted(self, "experts_")
         conformity = self._conformity()
         m = conformity.shape[1]
         rank = int(np.ceil((m + 1) * coverage - 1e-9))
