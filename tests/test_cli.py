@@ -769,9 +769,9 @@ main(sys.argv[1:], prog_name="manygp")
 # Says when some rows are written, and then waits for a signal.
 SLOW_PREDICT = """
 import functools, sys, time
-from manygp import ManyGPRegressor, encoding
+from manygp import ManyGPRegressor, tabular
 from manygp.cli import main
-encoding.read_features = functools.partial(encoding.read_features, batch_rows=10)
+tabular.read_features = functools.partial(tabular.read_features, batch_rows=10)
 predict, done = ManyGPRegressor.predict, []
 def slow(*arguments, **named):
     if len(done) == 3:

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from manygp import reading
-from manygp.encoding import (
+from manygp import tables
+from manygp.encoding import Column, Encoding
+from manygp.reading import open_table
+from manygp.tables import Table
+from manygp.tabular import (
     MOST_CATEGORIES,
-    Column,
-    Encoding,
     learn,
     read_evaluation,
     read_features,
     read_training,
 )
-from manygp.reading import Table, open_table
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -134,7 +134,7 @@ def test_parquet_and_csv_give_the_same_arrays(save, save_parquet):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_numbers_written_with_repr_arrive_bit_for_bit(save, seed, monkeypatch):
-    monkeypatch.setattr(reading, "BATCH_CELLS", 200)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 200)
     rng = np.random.default_rng(seed)
     shape = (int(rng.integers(1, 150)), int(rng.integers(2, 8)))
     values = rng.integers(0, 2**64, size=shape, dtype=np.uint64).view(np.float64)
@@ -151,7 +151,7 @@ def test_numbers_written_with_repr_arrive_bit_for_bit(save, seed, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_tables_of_all_kinds_are_the_same_in_pieces_and_from_json(save, seed, monkeypatch):
-    monkeypatch.setattr(reading, "BATCH_CELLS", 100)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 100)
     rng = np.random.default_rng(seed)
     n = int(rng.integers(50, 300))
     names = ["y", "number", "word", "day", "moment"]
@@ -216,7 +216,7 @@ def test_the_target_is_a_number_and_never_encoded(save, value, encode):
 
 @pytest.mark.parametrize("changed", [HOUSES[:-26], HOUSES + HOUSES[-26:]])
 def test_a_table_that_changes_between_two_readings_is_refused(save, monkeypatch, changed):
-    monkeypatch.setattr(reading, "BATCH_CELLS", 8)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 8)
     batches, texts = Table.batches, iter([HOUSES, changed])
 
     def saved_before(*arguments):
@@ -232,7 +232,7 @@ def test_a_table_that_changes_between_two_readings_is_refused(save, monkeypatch,
 
 
 def test_rows_are_counted_and_kinds_found_over_pieces(save, monkeypatch):
-    monkeypatch.setattr(reading, "BATCH_CELLS", 4)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 4)
     rows = [
         (i, "ab"[i // 50], f"2020-01-{1 + i % 31:02}", "1" if i < 40 else "A") for i in range(99)
     ]
@@ -258,7 +258,7 @@ def test_text_is_refused_with_an_example_and_a_way_out(save):
 
 @pytest.mark.parametrize("encode", [False, True])
 def test_a_stray_text_among_numbers_is_found(save, encode, monkeypatch):
-    monkeypatch.setattr(reading, "BATCH_CELLS", 64)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 64)
     values = [[i / 7] for i in range(1000)]
     values[616] = ["n/a?"]
     message = refused("", learned, save(csv_of(values, ["a"])), None, encode)
@@ -278,7 +278,7 @@ def test_too_many_categories_are_refused_early(save, monkeypatch):
     most = [[f"name {i}"] for i in range(MOST_CATEGORIES)]
     encoding, _ = learned(save(csv_of(most, ["who"])), encode=True)
     assert len(encoding.names) == MOST_CATEGORIES
-    monkeypatch.setattr(reading, "BATCH_CELLS", 150)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 150)
     message = refused(
         "", learned, save(csv_of([[f"n{i}"] for i in range(999)], ["who"])), None, True
     )
@@ -286,7 +286,7 @@ def test_too_many_categories_are_refused_early(save, monkeypatch):
     assert "--drop who" in message
 
 
-@pytest.mark.parametrize("word", sorted(reading.MISSING - {""}))
+@pytest.mark.parametrize("word", sorted(tables.MISSING - {""}))
 @pytest.mark.parametrize("encode", [False, True])
 def test_a_missing_value_is_refused_with_its_place(save, word, encode):
     for values in (["1", "2", word], ["x", "y", word], ["2020-01-01", "2020-01-02", word]):
@@ -507,12 +507,12 @@ def test_an_empty_table_is_refused_at_every_door(save):
 def test_pieces_of_many_categories_have_fewer_rows(save, monkeypatch):
     path = save(csv_of([[f"k{i % 40}"] for i in range(200)], ["c"]))
     encoding, _ = learned(path, encode=True)
-    monkeypatch.setattr(reading, "BATCH_CELLS", 400)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 400)
     assert {X.shape for X in read_features(path, encoding)} == {(10, 40)}
 
 
 def test_training_holds_little_more_than_the_arrays(save, monkeypatch):
-    monkeypatch.setattr(reading, "BATCH_CELLS", 4000)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 4000)
     values = np.random.default_rng(0).integers(0, 99, size=(40_000, 4))
     path = save(csv_of(values.tolist(), "abcd"))
     tracemalloc.start()

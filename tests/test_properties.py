@@ -613,11 +613,98 @@ def test_answers_follow_any_change_of_units(problem, factor, shift):
     assert np.all(np.abs(std - factor * said[1]) <= tolerance)
 
 
-PROPERTIES = [
-    test_answers_are_finite_with_positive_std_or_errors_are_clear,
-    test_nothing_that_is_passed_in_is_changed,
-    test_a_joint_covariance_is_one_and_has_the_variances_on_its_diagonal,
-    test_the_same_seed_gives_the_same_bits_whatever_n_jobs,
-    test_answers_do_not_depend_on_the_other_rows_or_their_order,
-    test_a_pickled_model_gives_the_same_bits,
-]
+# What has failed before
+
+
+HUGE = Linear() + White()
+FOUND = {
+    "alpha that overflows in units of y": Problem(targets=(("smooth", -200),), alpha=1.0),
+    "scores of huge targets": Problem(targets=(("smooth", 200),)),
+    "scores of tiny targets": Problem(targets=(("smooth", -200),)),
+    "variances below the smallest float": Problem(targets=(("smooth", -160),)),
+    "std above the largest float": Problem(
+        (("normal", 71),), (("smooth", 280),), parameters={"kernel": HUGE}
+    ),
+    "raw targets that are huge and constant": Problem(
+        targets=(("constant", 171),), parameters={"normalize_y": False}
+    ),
+    "raw targets, one huge, one constant": Problem(
+        targets=(("zero", 0), ("smooth", 171)), parameters={"normalize_y": False}
+    ),
+    "covariances of rows near and far": Problem((("last digits", 0),), queries="mixed", n_rows=13),
+    "draws of equal rows": Problem(
+        (("constant", -6),),
+        (("linear", 0),),
+        28,
+        "equal",
+        queries="training",
+        alpha="per row",
+        parameters={"kernel": RBF(), "points_per_expert": 16},
+        seed=1,
+    ),
+    "leaving out rows of a huge covariance": Problem(
+        (("few", 99), ("few", 99), ("grid", 0)),
+        arrangement="repeated",
+        n_rows=59,
+        parameters={"kernel": RationalQuadratic() + Linear(), "points_per_expert": 3},
+    ),
+    "variances of many magnitudes": Problem(
+        (("one-hot", 56), ("one-hot", 56)),
+        (("zero", 0),),
+        9,
+        "clones",
+        parameters={
+            "kernel": Linear(1.0, "fixed") * Linear(0.1) + White(1e5, (1e-10, 1e10)),
+            "partition": "random",
+            "aggregation": "nested",
+            "points_per_expert": 3,
+        },
+        seed=2034,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_problems_that_were_found_stay_solved(name):
+    for test in (
+        test_answers_are_finite_with_positive_std_or_errors_are_clear,
+        test_a_joint_covariance_is_one_and_has_the_variances_on_its_diagonal,
+    ):
+        test.hypothesis.inner_test(FOUND[name])
+
+
+def test_one_row_promises_no_interval_that_is_a_point():
+    model = ManyGPRegressor().fit([[0.0]], [3.0])
+    interval = attempt(model.predict_interval, [[0.5]], 0.5)
+    assert interval is None or interval[0] < 3 < interval[1]
+
+
+# The same of many more problems, and of others each time
+
+
+THOROUGH = settings(
+    max_examples=1000,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("test", "more"),
+    [
+        (test_answers_are_finite_with_positive_std_or_errors_are_clear, ()),
+        (test_nothing_that_is_passed_in_is_changed, ()),
+        (test_a_joint_covariance_is_one_and_has_the_variances_on_its_diagonal, ()),
+        (test_intervals_hold_the_mean_or_the_promise_is_refused, (st.floats(0.05, 0.95),)),
+        (test_the_same_seed_gives_the_same_bits_whatever_n_jobs, ()),
+        (test_answers_do_not_depend_on_the_other_rows_or_their_order, ()),
+        (test_a_pickled_model_gives_the_same_bits, ()),
+        (test_a_failed_fit_leaves_the_model_as_it_was, (st.sampled_from(list(FAULTS)),)),
+    ],
+    ids=lambda value: getattr(value, "__name__", "")[5:40],
+)
+def test_many_more_problems(test, more):
+    THOROUGH(given(problems(), *more)(test.hypothesis.inner_test))()

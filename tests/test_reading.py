@@ -12,14 +12,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from manygp import ManyGPRegressor, reading
-from manygp.reading import (
-    BATCH_ROWS,
-    is_missing,
-    open_table,
-    parquet_batches,
-    read_parquet,
-)
+from manygp import ManyGPRegressor, tables
+from manygp.reading import open_table, parquet_batches, read_parquet
+from manygp.tables import BATCH_ROWS, is_missing
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -302,7 +297,7 @@ def test_numbers_written_with_repr_are_read_back_bit_for_bit(save, seed):
 
 
 def test_a_wide_table_comes_in_pieces_of_fewer_rows(save, tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "BATCH_CELLS", 5000)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 5000)
     values = rng.normal(size=(20, 1000))
     names = [f"x{j}" for j in range(1000)]
     text = "\n".join(",".join(map(repr, row)) for row in values.tolist())
@@ -523,7 +518,7 @@ def test_names_with_dots_are_no_paths(tmp_path):
     assert columns_of(path, ["a", "a.b"]) == {"a": [2.0], "a.b": [1.0]}
 
 
-@pytest.mark.parametrize("word", sorted(reading.MISSING))
+@pytest.mark.parametrize("word", sorted(tables.MISSING))
 def test_words_for_a_missing_value(save, word):
     (batch,) = open_table(save(f"a,b\n1,{word}\n{word} ,x\n")).batches(["a", "b"])
     assert is_missing(batch.columns["a"]).tolist() == [False, True]

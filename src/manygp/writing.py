@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from manygp.files import replacing
-from manygp.reading import PARQUET_SUFFIXES
+from manygp.parquet_tables import PARQUET_SUFFIXES
 from manygp.types import Array
 
 Write = Callable[[Array], None]

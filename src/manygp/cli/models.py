@@ -144,7 +144,7 @@ def fit(
     that were left out.
     """  # fmt: skip
     from manygp import ManyGPRegressor
-    from manygp.encoding import read_training
+    from manygp.tabular import read_training
 
     _require_place(output, data)
     _require_report(report, data, output)
@@ -213,7 +213,7 @@ def predict(model: Path, data: Path, output: str, coverage: float) -> None:
     It writes the columns mean, std, and lower and upper, the ends of the interval. Columns of
     DATA are matched by name, and others ignored. DATA may be larger than memory.
     """  # fmt: skip
-    from manygp.encoding import read_features
+    from manygp.tabular import read_features
     from manygp.writing import open_writer
 
     if output != "-":
@@ -460,7 +460,7 @@ def _tested(
     model: ManyGPRegressor, path: Path, data: Path, target: str | None, reach: float
 ) -> tuple[Array, Array]:
     """Targets (N,) of a table, and the answers (4, N)."""
-    from manygp.encoding import read_evaluation
+    from manygp.tabular import read_evaluation
 
     encoding = _encoding(model, path)
     target = target or (model._table or {}).get("target")
