@@ -1,11 +1,14 @@
 """What a fit has finished survives it: `fit(..., checkpoint=folder)`."""
 
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -240,3 +243,50 @@ def test_a_killed_process_loses_nothing_that_it_finished(tmp_path, uninterrupted
     with np.load(f"{data}.out.npz") as answer:
         for ours, theirs in zip(answer.values(), uninterrupted.predict(X, True), strict=True):
             assert_array_equal(ours, theirs)
+
+
+def test_a_run_that_was_killed_at_once_leaves_a_folder_that_will_do(tmp_path, uninterrupted):
+    (tmp_path / f"{IDENTITY}.1234abcd.part").write_text('{"sche')
+    (tmp_path / ".DS_Store").write_text("")
+    same_bits(model().fit(X, Y, checkpoint=tmp_path), uninterrupted)
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_rules_that_differ_in_a_number_are_told_apart():
+    def rule(experts, power):
+        return experts.mean**power
+
+    two, four = (described(partial(rule, power=power)) for power in (2, 4))
+    assert two != four
+    assert two == json.loads(json.dumps(two)) == described(partial(rule, power=2))
+
+
+SOURCE = """
+from dataclasses import dataclass
+from manygp.kernels import RBF
+
+@dataclass(frozen=True)
+class Mine(RBF):
+    def profile(self, r2, work, slope):
+        r2 *= {factor}
+        return super().profile(r2, work, slope)
+"""
+
+
+def test_a_kernel_whose_code_has_changed_is_another(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for factor in (1.0, 4.0):
+        name = f"mine{int(factor)}"
+        (tmp_path / f"{name}.py").write_text(SOURCE.format(factor=factor))
+        found.append(described(importlib.import_module(name).Mine() + White()))
+    assert found[0] != found[1]
+    assert found[0][0] == found[1][0]
+
+
+def test_other_libraries_are_refused_by_name(tmp_path):
+    model(hyperparameters="shared").fit(X, Y, checkpoint=tmp_path)
+    path = tmp_path / IDENTITY
+    path.write_text(path.read_text().replace(f'"scipy": "{version("scipy")}"', '"scipy": "0.1"'))
+    with pytest.raises(ValueError, match=r"its scipy is '0\.1', not"):
+        model(hyperparameters="shared").fit(X, Y, checkpoint=tmp_path)

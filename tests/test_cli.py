@@ -125,8 +125,7 @@ def test_fit_says_what_it_did_and_how_good_it_is(made, tmp_path):
     first, second, *scores = result.stdout.splitlines()
     assert re.fullmatch(r".*/m: 300 rows, 2 columns, 3 experts, \d+\.\d s", first)
     assert second == "Scores of 300 training rows, each left out:"
-    assert [line.split()[0] for line in scores] == ["RMSE", "NLL", "ENCE", "CRPS", "coverage"]
-    assert scores[-1].endswith("(of 0.9)")
+    assert [line.split()[0] for line in scores] == ["RMSE", "NLL", "ENCE", "CRPS", "within"]
     assert result.stderr == ""
     assert (tmp_path / "m").read_bytes() == (made / "model.manygp").read_bytes()
     assert files(tmp_path) == ["m"]
@@ -231,7 +230,7 @@ def test_fit_in_json_has_the_same_keys_always(made, tmp_path):
     page = tmp_path / "page.html"
     facts = json.loads(run(*arguments, "-o", tmp_path / "m", "--report", page).stdout)
     assert list(facts) == ["model", "rows", "columns", "experts", "seconds", "left_out"]
-    scores = ["rows", "rmse", "nll", "ence", "crps", "coverage"]
+    scores = ["rows", "rmse", "nll", "ence", "crps", "within_90"]
     assert list(facts["left_out"]) == scores
     assert facts["columns"] == ["a", "b"]
     assert facts["rows"] == facts["left_out"]["rows"] == 300

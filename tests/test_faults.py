@@ -30,7 +30,17 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from manygp import ManyGPRegressor, budget, container, files, fitting, likelihood, load, selection
+from manygp import (
+    ManyGPRegressor,
+    budget,
+    container,
+    files,
+    fitting,
+    likelihood,
+    load,
+    parameters,
+    selection,
+)
 from manygp.aggregation import normalise
 from manygp.checkpoint import FITS
 from manygp.committee import BLOCK_NUMBERS, BLOCK_ROWS
@@ -444,6 +454,9 @@ def test_31_the_layout_in_memory_leaves_no_trace(layout, points_per_expert):
     fitted = choosing(**settings).fit(layout(X), layout(y))
     expected = answers(choosing(**settings).fit(X, y))
     assert_array_equal(answers(fitted, layout(QUERIES)), expected)
+    both = np.column_stack([y, y**2])
+    first, second = (choosing(**settings).fit(X, rows) for rows in (both, np.asfortranarray(both)))
+    assert_array_equal(answers(first), answers(second))
 
 
 @pytest.fixture
@@ -648,7 +661,7 @@ def test_43_memory_is_estimated_before_the_work(capsys):
 
 
 def test_43_what_is_larger_than_memory_is_refused_before_the_work(monkeypatch):
-    monkeypatch.setattr(budget, "physical_memory", lambda: budget.INTERPRETER + 1e4)
+    monkeypatch.setattr(parameters, "physical_memory", lambda: budget.INTERPRETER + 1e4)
     with pytest.raises(MemoryError, match=r"experts of 60 rows would take .* points_per_expert"):
         model(kernel=FIXED, points_per_expert=60, partition=no_work).fit(X, y)
 

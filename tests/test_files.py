@@ -52,15 +52,16 @@ def test_a_relative_path_will_do(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_others_may_read_it_and_only_the_owner_write_it(target, umask):
+def test_permissions_are_those_of_the_old_file_or_of_any_new_one(target, umask):
+    target.chmod(0o640)
     before = os.umask(umask)
     try:
         save(target)
         save(target.with_name("new.gp"))
     finally:
         os.umask(before)
-    for path in (target, target.with_name("new.gp")):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert stat.S_IMODE(target.with_name("new.gp").stat().st_mode) == 0o666 & ~umask
 
 
 def full(*_):

@@ -14,6 +14,7 @@ ROOT = Path(manygp.__file__).parent
 # In the order of reading: each imports only from those above it. Place a new module here.
 LAYERS = [
     "types",
+    "machine",
     "files",
     "progress",
     "container",

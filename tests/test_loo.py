@@ -465,3 +465,18 @@ def test_intervals_of_the_chosen_rules_are_those_of_their_leave_one_out():
     _, std = fitted.predict(X + 0.1, return_std=True)
     lower, upper = fitted.predict_interval(X + 0.1, 0.9)
     assert_allclose((upper - lower) / 2, q * std, rtol=1e-9)
+
+
+def test_some_rows_are_those_of_all_however_they_are_named():
+    fitted = ManyGPRegressor(points_per_expert=20, hyperparameters="shared", random_state=0)
+    rows = np.random.default_rng(0).random((80, 2))
+    fitted.fit(rows, np.sin(5 * rows[:, 0]))
+    mean, std = fitted.loo_predict()
+    mask = rows[:, 1] > 0.5
+    for some in ([3, 70, 0], [-1, 5], mask, slice(10, 20)):
+        found = fitted.loo_predict(some)
+        assert_allclose(found[0], mean[some], rtol=1e-12)
+        assert_allclose(found[1], std[some], rtol=1e-12)
+    assert fitted.loo_predict(7)[0] == pytest.approx(mean[7])
+    with pytest.raises(IndexError):
+        fitted.loo_predict([80])

@@ -326,8 +326,8 @@ def test_a_fit_whose_worker_is_killed_names_rows_and_leaves_the_model_as_it_was(
     with pytest.raises(RuntimeError, match="killed 2 times while it fitted the expert") as caught:
         fitted.fit(X, y)
     message = str(caught.value)
-    assert isinstance(caught.value.__cause__, WorkerKilledError)
-    assert caught.value.__cause__.first == 1
+    assert isinstance(caught.value, WorkerKilledError)
+    assert caught.value.first == 1
     assert all(f"{part[:3]}..." in message for part in parts[10:])
     assert not any(f"{part[:3]}..." in message for part in parts[:10])
     assert "n_jobs" in message

@@ -224,7 +224,10 @@ def _powers(pairs):
     return np.array([10.0**power for _, power in pairs])
 
 
-POWERS = st.one_of(st.just(0), st.just(0), st.integers(-9, 9), st.integers(-300, 300))
+# Mostly none, or few problems would get past the refusals.
+POWERS = st.one_of(*[st.just(0)] * 4, st.integers(-9, 9), st.integers(-300, 300))
+# Mostly few, or few problems would have several experts.
+POINTS = st.sampled_from([3, 4, 5, 6, 8, 10, 4, 7, 9, 12, 20, 30])
 SCALES = st.sampled_from([1.0, 0.1, 30.0, 1e-3, 1e-5, 1e5])
 BOUNDS = st.sampled_from([(1e-5, 1e5), "fixed", (0.5, 2.0), (1e-10, 1e10)])
 
@@ -258,7 +261,7 @@ def parameters(d):
     """Parameters of a small model for d columns; what is left out is the library's default."""
     some = st.sampled_from
     return st.fixed_dictionaries(
-        {"points_per_expert": st.integers(3, 30)},
+        {"points_per_expert": POINTS},
         optional={
             "kernel": kernels(d),
             "overlap": some(["auto", 0, 0.4, 1, 3.0, 100]),
@@ -369,19 +372,21 @@ def few(n_examples):
 # Answers
 
 
-@few(100)
+@few(80)
 @given(problems())
 def test_answers_are_finite_with_positive_std_or_errors_are_clear(problem):
     model = fit(problem)
     if model is None:
         return
-    assert_sound(*model.predict(problem.X, return_std=True))
     for latent in (False, True):
-        said = attempt(model.predict, problem.rows, return_std=True, latent=latent)
-        if said is not None:
-            assert_sound(*said)
-            assert_array_equal(model.predict(problem.rows), said[0])
-        assert_sound(*attempt(model.loo_predict, latent=latent))
+        for rows in (problem.X, problem.rows):
+            said = attempt(model.predict, rows, return_std=True, latent=latent)
+            if said is not None:
+                assert_sound(*said)
+                assert_array_equal(model.predict(rows), said[0])
+        left_out = attempt(model.loo_predict, latent=latent)
+        if left_out is not None:
+            assert_sound(*left_out)
     scores = attempt(model.loo_score)
     assert scores is None or np.all(np.isfinite(list(scores.values())))
 
@@ -451,7 +456,7 @@ def test_intervals_hold_the_mean_or_the_promise_is_refused(problem, coverage):
 # The same again
 
 
-@few(30)
+@few(20)
 @given(problems())
 def test_the_same_seed_gives_the_same_bits_whatever_n_jobs(problem):
     model = fit(problem)
@@ -460,7 +465,7 @@ def test_the_same_seed_gives_the_same_bits_whatever_n_jobs(problem):
         assert (other is None) == (model is None)
         if said is not None:
             assert_array_equal(answers(other, problem.rows), said)
-            assert_array_equal(other.loo_predict(), model.loo_predict())
+            assert_array_equal(attempt(other.loo_predict), attempt(model.loo_predict))
 
 
 @few(40)
@@ -488,7 +493,7 @@ def test_a_pickled_model_gives_the_same_bits(problem):
         return
     again = pickle.loads(pickle.dumps(model))
     assert_array_equal(answers(again, problem.rows), said)
-    assert_array_equal(again.loo_predict(), model.loo_predict())
+    assert_array_equal(attempt(again.loo_predict), attempt(model.loo_predict))
     samples = [attempt(one.sample_y, problem.rows, random_state=1) for one in (again, model)]
     assert_array_equal(*samples)
 
@@ -557,7 +562,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(problem, fault):
 # Units of y
 
 
-@few(30)
+@few(20)
 @given(problems(), st.integers(-9, 9), st.sampled_from([-1.0, 1.0]))
 def test_a_power_of_two_changes_the_units_and_no_bit_else(problem, power, sign):
     factor = sign * 2.0**power

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from time import perf_counter
 from typing import NamedTuple, Self
@@ -165,14 +164,6 @@ def memory_of(plan: Plan, shape: tuple[int, ...]) -> float:
     known = min(n, n / n_experts * (1 + overlap))
     numbers = 4 * n * (d + 2) + 2 * n_experts * known * (d + 2) + n_experts * known**2
     return float(INTERPRETER + 8 * numbers + RECORD * n_experts)
-
-
-def physical_memory() -> float:
-    """Bytes that the machine has; infinity where it does not say."""
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return np.inf
 
 
 def _compared(

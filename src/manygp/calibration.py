@@ -44,6 +44,10 @@ def none(experts: ExpertPredictions) -> Array:
     return np.ones(experts.mean.shape)
 
 
+# Factors of a variance that are believed.
+FACTORS = (1e-6, 1e6)
+
+
 @dataclass(frozen=True)
 class Recalibration:
     """What leave-one-out has learned about the aggregated variance v, noise included.
@@ -62,7 +66,9 @@ class Recalibration:
     def __call__(self, variance: Array) -> Array:
         """The factor of each variance, shape (N,)."""
         seen = np.clip(variance, self.low, self.high)
-        factor: Array = self.scale * (seen / self.centre) ** (self.power - 1)
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            factor: Array = self.scale * (seen / self.centre) ** (self.power - 1)
+        factor = np.clip(factor, *FACTORS)
         beyond = np.minimum(self.high / variance, 1.0)  # the share of v that was seen
         return beyond * factor + (1 - beyond)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 from dataclasses import is_dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from manygp.files import write_atomically
-from manygp.kernel import Sum
+from manygp.kernel import Kernel, Sum, parts_of
 
 SCHEMA = 1
 IDENTITY, FITS = "checkpoint.json", "fits.jsonl"
@@ -58,7 +60,9 @@ class Checkpoint:
     def _open(self, identity: dict[str, Any], seed: int) -> int:
         path = self.folder / IDENTITY
         if not path.exists():
-            if any(self.folder.iterdir()):
+            for stale in self.folder.glob(f"{IDENTITY}.*.part"):  # of a run killed at once
+                stale.unlink()
+            if any(not other.name.startswith(".") for other in self.folder.iterdir()):
                 raise ValueError(
                     f"checkpoint: {self.folder} holds other files; name an empty or a new folder"
                 )
@@ -110,14 +114,15 @@ class Checkpoint:
 
 def key_of(*inputs: Any) -> str:
     """A digest of arrays and of what has a `repr` that says all."""
-    return _digest(
-        b"\0".join(
-            one.dtype.str.encode() + repr(one.shape).encode() + np.ascontiguousarray(one).tobytes()
-            if isinstance(one, np.ndarray)
-            else repr(one).encode()
-            for one in inputs
-        )
-    )
+    total = hashlib.sha256()
+    for one in inputs:
+        if isinstance(one, np.ndarray):
+            total.update(f"{one.dtype.str}{one.shape}".encode())
+            total.update(np.ascontiguousarray(one).reshape(-1).view(np.uint8).data)
+        else:
+            total.update(repr(one).encode())
+        total.update(b"\0")
+    return total.hexdigest()[:32]
 
 
 def described(value: Any) -> Any:
@@ -126,12 +131,26 @@ def described(value: Any) -> Any:
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.ndarray | list | tuple):
+    if isinstance(value, tuple):
+        return [described(one) for one in value]
+    if isinstance(value, np.ndarray | list):
         return key_of(np.asarray(value))
+    if isinstance(value, partial):
+        return [described(one) for one in (value.func, list(value.args), *value.keywords.items())]
+    if isinstance(value, Kernel):
+        return [repr(value), *sorted({_source(type(part)) for part in parts_of(value)})]
     if is_dataclass(value):
         return repr(value)
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def _source(kind: type) -> str:
+    """What a kernel of one's own computes may change between two runs."""
+    try:
+        return f"{kind.__name__} {_digest(inspect.getsource(kind).encode())}"
+    except (OSError, TypeError):  # typed into an interpreter
+        return kind.__name__
 
 
 def _digest(data: bytes) -> str:

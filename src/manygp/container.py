@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from manygp.files import replacing
+from manygp.machine import physical_memory
 from manygp.types import AnyArray
 
 SCHEMA = 1
@@ -111,6 +112,8 @@ def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         raise ModelFileError(f"is truncated: its last {missing:,} bytes are missing")
     if missing < 0:
         raise ModelFileError(f"has {-missing:,} bytes too many at its end")
+    if sum(sizes.values()) > physical_memory():
+        raise ModelFileError("does not fit into memory")
     arrays = {}
     for name, shape in shapes.items():
         one = np.empty(shape, TYPES[described[name]["dtype"]])

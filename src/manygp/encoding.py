@@ -101,6 +101,7 @@ def as_numbers(values: npt.NDArray[Any]) -> Array | None:
 
 
 def as_number(value: Any) -> float | None:
+    """A finite number, or None."""
     if isinstance(value, str) and "_" not in value:
         try:
             value = float(value)
@@ -123,6 +124,7 @@ def as_days(values: npt.NDArray[Any]) -> Array | None:
 
 
 def first_undated(values: npt.NDArray[Any]) -> int:
+    """The place of the first value that is not a date."""
     return next(i for i in range(len(values)) if as_days(values[i : i + 1]) is None)
 
 
@@ -132,6 +134,7 @@ def _as_utc(text: str) -> datetime:
 
 
 def encode_numbers(column: Column, batch: Batch) -> Array:
+    """A column of numbers: (N, 1)."""
     values = batch.columns[column.name]
     numbers = as_numbers(values)
     if numbers is None:
@@ -175,14 +178,17 @@ def _refuse_value(name: str, batch: Batch, index: int, why: str) -> NoReturn:
 
 
 def refuse(name: str, batch: Batch, index: int, why: str) -> NoReturn:
+    """Say what is wrong with a value, and where it is."""
     raise Refusal(at(name, batch, index) + why)
 
 
 def at(name: str, batch: Batch, index: int) -> str:
+    """Where a value is."""
     return f"column {name!r}, {batch.place(index)}: "
 
 
 def why_not_number(value: Any) -> str:
+    """What a value is that is not a number."""
     shown, text = _shown(value), str(value)
     try:
         infinite = "_" not in text and math.isinf(float(text))
@@ -197,6 +203,7 @@ def why_not_number(value: Any) -> str:
 
 
 def why_not_date(value: Any) -> str:
+    """What a value is that is not a date."""
     return f"{_shown(value)} is not a date such as 2024-12-31 or 2024-12-31T23:59"
 
 
@@ -231,6 +238,7 @@ def _column_from_json(column: Any) -> Column:
 
 
 def refuse_repeated(what: str, names: Sequence[str]) -> None:
+    """Refuse names that are there twice."""
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ValueError(f"the {what} are named more than once: {', '.join(map(repr, twice))}")

@@ -293,7 +293,7 @@ def leave_one_out(expert: Expert, positions: IndexArray) -> tuple[Array, Array, 
         # Without its only row an expert knows the mean of the normalised target, 0.
         known = rest > SMALLEST_VARIANCE * (one @ one)
         rest = np.where(known, rest, 1.0)
-        curvature = np.where(known, precision * rest / (one @ one), 1.0)
+        curvature = np.where(known, precision * (rest / (one @ one)), 1.0)
         without = expert.mean - (share / rest)[:, None] * coefficients
         prior_mean = np.where(known[:, None], without, 0.0)
     mean = expert.Y[positions] - coefficients / curvature[:, None]

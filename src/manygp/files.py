@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
@@ -24,17 +25,18 @@ def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"there is no folder {folder}: {path} cannot be written")
-    part = tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False)  # noqa: SIM115
+    part = f"{target}.{secrets.token_hex(4)}.part"
     try:
-        with part:
-            yield part.file
-            part.flush()
-            os.fsync(part.fileno())
-        os.chmod(part.name, 0o644)  # a temporary file is private
-        os.replace(part.name, target)
+        with open(part, "xb") as file:  # with the permissions that a new file has
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if os.path.exists(target):
+            os.chmod(part, stat.S_IMODE(os.stat(target).st_mode))
+        os.replace(part, target)
     except BaseException:
         with suppress(FileNotFoundError):
-            os.unlink(part.name)
+            os.unlink(part)
         raise
     with suppress(OSError):  # the new name, too, on the disk; not every system can
         descriptor = os.open(folder, os.O_RDONLY)

@@ -214,11 +214,11 @@ def _in_processes(
         yield from chain.from_iterable(process_map(_fit_batch, batches, workers))
     except WorkerKilledError as error:
         first = error.first * BATCH_EXPERTS
-        raise RuntimeError(
-            f"{error} while it fitted the experts of the rows "
-            f"{', '.join(f'{part[:3]}...' for part, _ in tasks[first : first + BATCH_EXPERTS])}; "
-            "if memory ran out, lower n_jobs or points_per_expert"
-        ) from error
+        lost = ", ".join(f"{part[:3]}..." for part, _ in tasks[first : first + BATCH_EXPERTS])
+        raise error.while_doing(
+            f"it fitted the experts of the rows {lost}; if memory ran out, lower n_jobs or "
+            "points_per_expert"
+        ) from None
 
 
 def _fit_batch(

@@ -49,7 +49,8 @@ def _text(kernel: Kernel) -> str:
     name = type(kernel).__name__
     if KERNELS.get(name) is not type(kernel):
         raise ValueError(
-            f"the kernel {name} is not one of {', '.join(KERNELS)}; other kernels have no text"
+            f"the kernel {name} is not one of {', '.join(KERNELS)}; other kernels have no text "
+            "(pickle keeps any model)"
         )
     if not isinstance(kernel, Pair):
         names = [field.name for field in fields(kernel)]  # type: ignore[arg-type]

@@ -344,6 +344,12 @@ def _array_of(left: Array, right: Array) -> Array:
     return left if left.ndim else right
 
 
+def parts_of(kernel: Kernel) -> list[Kernel]:
+    """The kernel, and those that it combines."""
+    inner = [kernel.left, kernel.right] if isinstance(kernel, Pair) else []
+    return [kernel, *(part for one in inner for part in parts_of(one))]
+
+
 def metric(kernel: Kernel, n_features: int) -> Array:
     """Factors of the columns that make Euclidean distance the kernel's own: (d,)."""
     factors = kernel.inverse_lengths(n_features)

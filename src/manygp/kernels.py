@@ -92,13 +92,13 @@ class Stationary(Kernel):
         shift = Z2.mean(axis=0)  # keeps the squares small: less cancellation
         d = len(shift)
         left, right = np.ones((len(Z1), d + 2)), np.ones((len(Z2), d + 2))
-        Z1 = np.subtract(Z1, shift, out=left[:, :d])
-        Z2 = np.subtract(Z2, shift, out=right[:, :d])
-        np.einsum("ij,ij->i", Z2, Z2, out=right[:, d + 1])
-        if right[:, d + 1].max() > LARGEST_SQUARE:
+        moved = np.subtract(Z2, shift, out=right[:, :d])
+        np.einsum("ij,ij->i", moved, moved, out=right[:, d + 1])
+        if right[:, d + 1].max() > LARGEST_SQUARE:  # where the shift itself would lose digits
             return cdist(Z1, Z2, "sqeuclidean", out=out)
-        np.einsum("ij,ij->i", Z1, Z1, out=left[:, d])
-        Z1 *= -2
+        moved = np.subtract(Z1, shift, out=left[:, :d])
+        np.einsum("ij,ij->i", moved, moved, out=left[:, d])
+        moved *= -2
         step = TILE if len(Z1) % TILE == 0 else len(Z1)
         tiles = out.reshape(-1, step, len(Z2))
         np.matmul(left.reshape(-1, step, d + 2), right.T, out=tiles)

@@ -23,13 +23,15 @@ class NotPositiveDefiniteError(ValueError):
 
 
 def psd_root(A: Array) -> Array:
-    """Lower Cholesky factor of a positive semi-definite matrix, with the least jitter it needs."""
+    """R with R R' = A, positive semi-definite but for rounding, with the least jitter it needs."""
     for relative in JITTERS:
         try:
             return np.linalg.cholesky(A + relative * np.einsum("ii->i", A).mean() * np.eye(len(A)))
         except np.linalg.LinAlgError:
             continue
-    raise NotPositiveDefiniteError("the covariance matrix is not positive semi-definite")
+    values, vectors = np.linalg.eigh(A)
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
 
 
 class Posterior(NamedTuple):

@@ -14,6 +14,9 @@ from scipy.special import ndtr, ndtri
 
 from manygp.types import Array
 
+# Bins of the reliability diagram and of ENCE.
+N_BINS = 10
+
 
 class ReliabilityCurve(NamedTuple):
     """Predicted and observed error of rows binned by their predicted error.
@@ -90,7 +93,7 @@ def coverage(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 
 
 
 def reliability_curve(
-    y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, n_bins: int = 10
+    y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, n_bins: int = N_BINS
 ) -> ReliabilityCurve:
     """Observed against predicted error in bins of equal count, ordered by ``std``.
 
@@ -117,7 +120,7 @@ def reliability_curve(
     )
 
 
-def ence(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, n_bins: int = 10) -> float:
+def ence(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, n_bins: int = N_BINS) -> float:
     """Expected normalised calibration error: mean over bins of ``|RMV - RMSE| / RMV``.
 
     Parameters
@@ -132,7 +135,8 @@ def ence(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, n_bins: int = 10) -
 
 
 def _root_mean_square(values: Array) -> float:
-    return float(np.sqrt(np.mean(values**2)))
+    size = float(np.abs(values).max()) or 1.0  # squares may overflow, or underflow to 0
+    return size * float(np.sqrt(np.mean((values / size) ** 2)))
 
 
 def _check_rows(min_rows: int = 1, **columns: ArrayLike) -> list[Array]:

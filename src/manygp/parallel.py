@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import warnings
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import threadpoolctl
 from joblib import Parallel, delayed, effective_n_jobs
@@ -58,9 +59,13 @@ def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> 
 class WorkerKilledError(RuntimeError):
     """Workers were killed while they did what `first` is the place of in the list, or a later."""
 
-    def __init__(self, first: int) -> None:
-        super().__init__(f"a worker process was killed {ATTEMPTS} times")
+    def __init__(self, first: int, what: str = "") -> None:
+        super().__init__(f"a worker process was killed {ATTEMPTS} times{what}")
         self.first = first
+
+    def while_doing(self, what: str) -> Self:
+        """The same, saying what was being done."""
+        return type(self)(self.first, f" while {what}")
 
 
 def _in_worker(function: Callable[[T], R], item: T, parent: int) -> R:
@@ -72,7 +77,7 @@ def _in_worker(function: Callable[[T], R], item: T, parent: int) -> R:
 
 @cache
 def _end_with(parent: int) -> None:
-    """Let this process end when its parent does; joblib's would wait for minutes."""
+    """Let this worker end when its parent does, and not before; joblib's waits for minutes."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -80,6 +85,8 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and says so
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import warnings
 from importlib.metadata import version
 from time import perf_counter
@@ -17,6 +18,7 @@ from manygp.conversion import as_kernel
 from manygp.judging import Space
 from manygp.kernel import Sum
 from manygp.likelihood import TrainingData
+from manygp.machine import physical_memory
 from manygp.partition import full_parts, one_part
 from manygp.rules import Rules, choose, weighting_of
 from manygp.selection import NEAREST_LADDER, OVERLAP_LADDER, PULL_LADDER, STRENGTHS
@@ -147,7 +149,7 @@ def plan_of(
                 stacklevel=4,
             )
     plan = plan.within_memory(n)
-    needed, memory = budget.memory_of(plan, data.X.shape), budget.physical_memory()
+    needed, memory = budget.memory_of(plan, data.X.shape), physical_memory()
     if needed > memory:
         raise MemoryError(
             f"experts of {plan.points_per_expert:,} rows would take {needed / 1e9:.3g} GB, and "
@@ -159,7 +161,10 @@ def plan_of(
 
 
 def scalings_of(model: Any, X: Array, Y: Array) -> tuple[scaling.Scaling, scaling.Scaling]:
+    """How inputs and targets are scaled, as the parameters say."""
     normalize_X = model.kernel is None if model.normalize_X is None else model.normalize_X
+    if not model.normalize_y:
+        validation.check_magnitude(Y, "y", None)
     if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
         warnings.warn("y is constant; predictions will be that constant", stacklevel=4)
     return (
@@ -177,10 +182,18 @@ def check_raw_targets(Y: Array, kernel: Sum, Z: Array) -> None:
 
 
 def alpha_of(model: Any, n: int, y_scaling: scaling.Scaling) -> Array:
+    """Noise variances of the rows, (n,), in the units of the normalised target."""
     alpha = validation.check_alpha(model.alpha, n)
     if alpha.any() and np.any(y_scaling.scale != y_scaling.scale[0]):
         raise ValueError("alpha with several targets needs normalize_y=False")
-    return np.asarray((np.sqrt(alpha) / y_scaling.scale[0]) ** 2)
+    with np.errstate(over="ignore"):
+        normalised = np.asarray((np.sqrt(alpha) / y_scaling.scale[0]) ** 2)
+    if normalised.max() > validation.LARGEST:
+        raise ValueError(
+            f"alpha is too large for targets of scale {y_scaling.scale[0]:.3g}; it is a variance, "
+            "in the square of their units"
+        )
+    return normalised
 
 
 def identity_of(model: Any, X: Array, Y: Array, alpha: Array) -> dict[str, Any]:
@@ -190,7 +203,8 @@ def identity_of(model: Any, X: Array, Y: Array, alpha: Array) -> dict[str, Any]:
         parameters["kernel"] = as_kernel(model.kernel, X.shape[1])
     names = getattr(model, "feature_names_in_", None)
     return {
-        "manygp": version("manygp"),
+        **{name: version(name) for name in ("manygp", "numpy", "scipy")},
+        "machine": platform.machine(),
         "rows": len(X),
         "columns": X.shape[1] if names is None else list(names),
         "data": key_of(X, Y, alpha),

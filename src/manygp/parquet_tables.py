@@ -22,6 +22,7 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 
 
 def parquet_table(path: Path) -> Table:
+    """A table in a Parquet file."""
     with open_parquet(path) as file:
         # pandas keeps the numbers of rows that were filtered or shuffled under such names.
         names = tuple(
@@ -36,6 +37,7 @@ def parquet_table(path: Path) -> Table:
 
 
 def open_parquet(path: Path) -> Any:
+    """The file, of pyarrow; the caller closes it."""
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -74,6 +76,7 @@ def _parquet_pieces(path: Path, columns: tuple[str, ...], batch_rows: int) -> It
 
 
 def is_numeric(kind: Any) -> bool:
+    """Whether a type of pyarrow is of numbers."""
     from pyarrow import types
 
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp import container
-from manygp.budget import Plan, physical_memory
+from manygp.budget import Plan
 from manygp.committee import Committee, Layout
 from manygp.container import ModelFileError
 from manygp.expert import SINGLE_ROWS
 from manygp.grammar import parse_kernel, write_kernel
 from manygp.kernel import Kernel, Sum, split_noise
 from manygp.likelihood import TrainingData
+from manygp.machine import physical_memory
 from manygp.plain import NAMED, decode, decode_all, encode, encode_all, is_number, is_rule
 from manygp.rules import Rules
 from manygp.scaling import Scaling
@@ -232,7 +233,7 @@ def _decoded(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> tuple[Sav
     if "conformity" in arrays:
         conformity = _floats(arrays, "conformity", (n_targets, _shape(arrays, "conformity")[1]))
         _require(bool(np.all(np.diff(conformity, prepend=0.0) >= 0)), "its errors are not sorted")
-    _require(manifest["table"] is None or isinstance(manifest["table"], dict), "its table is none")
+    _require(_is_table(manifest["table"]), "its table is none")
     x_scaling, y_scaling = _scaling(arrays, "x", d), _scaling(arrays, "y", n_targets)
     plan = _plan(decode_all(manifest["plan"]))
     report = None if manifest["report"] is None else _report(manifest["report"])
@@ -311,6 +312,14 @@ def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: Sum) -
     known = [len(a) + len(b) for a, b in zip(own, neighbours, strict=True)]
     _require_memory([*known, 0 if common is None else len(common)], d + n_targets + 1)
     return _Parts(data, own, neighbours, fits, metric, seats, common)
+
+
+def _is_table(table: Any) -> bool:
+    """Whether it can be what the command line keeps; what it says is checked where it is used."""
+    match table:
+        case None | {"target": str(), "columns": list()}:
+            return True
+    return False
 
 
 def _require(fact: bool, otherwise: str) -> None:

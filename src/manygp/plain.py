@@ -40,6 +40,7 @@ SAID = ExpertPredictions(
 
 
 def is_number(value: Any) -> bool:
+    """Whether a value is an int or a float, and no bool."""
     return type(value) in (int, float)
 
 
@@ -57,10 +58,12 @@ def is_rule(kind: str, value: Any) -> bool:
 
 
 def encode_all(values: dict[str, Any]) -> dict[str, Any]:
+    """Each value as `encode` has it."""
     return {name: encode(name, value) for name, value in values.items()}
 
 
 def decode_all(values: dict[str, Any]) -> dict[str, Any]:
+    """Each value as `decode` has it."""
     return {name: decode(value) for name, value in values.items()}
 
 
@@ -89,6 +92,7 @@ def encode(name: str, value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
+    """What `encode` has made plain; anything else is an error."""
     if isinstance(value, list):
         return tuple(decode(one) for one in value)
     if isinstance(value, int) and abs(value) >= 2**63:

@@ -18,7 +18,10 @@ from manygp.likelihood import Likelihood, psd_root
 from manygp.parallel import single_threaded_blas
 from manygp.rules import Rules
 from manygp.selection import Choice
-from manygp.types import Array, ExpertPredictions, IndexArray
+from manygp.types import Array, ExpertPredictions
+
+# Squared units of y with room for variances that are smaller or larger.
+SQUARES = (1e-250, 1e250)
 
 
 class Predictor:
@@ -78,7 +81,7 @@ class Predictor:
             return self._in_units(mean), _squeeze(cov[:, :, None] * squared)
         mean, variance, noise = self._distribution(Z)
         std = np.sqrt(variance if latent else variance + noise)
-        return self._in_units(mean), _squeeze(std[:, None] * self._y_scaling.scale)
+        return self._in_units(mean), self._std_in_units(std)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
         """Intervals that hold y with a probability of `coverage`, on average over rows.
@@ -118,15 +121,17 @@ class Predictor:
         -------
         mean, std : ndarrays of shape (n,) or (n, t)
         """
-        mean, variance, noise = self._left_out(None if rows is None else np.asarray(rows))
+        mean, variance, noise = self._left_out(rows)
         std = np.sqrt(variance if latent else variance + noise)
-        return self._in_units(mean), _squeeze(std[:, None] * self._y_scaling.scale)
+        return self._in_units(mean), self._std_in_units(std)
 
     def loo_score(self) -> dict[str, float]:
         """RMSE, NLL and ENCE of the training rows, each left out: quality without test data."""
         mean, std = self.loo_predict()
         y = _squeeze(self._y_scaling.undo(self._committee.training_data().Y))
         y, mean, std = (np.ravel(array) for array in (y, mean, std))
+        if len(y) < metrics.N_BINS:
+            raise ValueError(f"ENCE needs {metrics.N_BINS} rows, and the model has {len(y)}")
         return {
             "rmse": metrics.rmse(y, mean),
             "nll": metrics.nll(y, mean, std),
@@ -218,12 +223,13 @@ class Predictor:
         )
         return mean, variance, noise
 
-    def _left_out(self, rows: IndexArray | None = None) -> tuple[Array, Array, Array]:
+    def _left_out(self, rows: Any = None) -> tuple[Array, Array, Array]:
         """The same of training rows, all by default, each left out."""
         check_is_fitted(self, "experts_")
         rules, k = self._rules()
         X = self._committee.training_data().X
-        rows = np.arange(len(X)) if rows is None else rows
+        places = np.arange(len(X))
+        rows = places if rows is None else np.atleast_1d(places[rows])  # also of a mask
         mean, variance, noise = self._committee.map_blocks(
             rules.combine,
             X[rows],
@@ -242,6 +248,8 @@ class Predictor:
         conformity = self._conformity()
         m = conformity.shape[1]
         rank = int(np.ceil((m + 1) * coverage - 1e-9))
+        if m == 1:
+            raise ValueError("a single training row tells nothing about errors; fit more")
         if rank > m:
             raise ValueError(
                 f"{m} training rows can promise a coverage of at most {m / (m + 1):.4g}, not "
@@ -275,12 +283,23 @@ class Predictor:
         """Squared units of y: (t,)."""
         with np.errstate(over="ignore", under="ignore"):
             squared = self._y_scaling.scale**2
-        if not np.all(np.isfinite(squared) & (squared > 0)):
+        if not np.all((squared > SQUARES[0]) & (squared < SQUARES[1])):
             raise ValueError(
                 f"variances in the squared units of y, whose scale is {self._y_scaling.scale}, "
                 "are beyond floating point; rescale y, or ask for return_std"
             )
         return squared
+
+    def _std_in_units(self, std: Array) -> Array:
+        """Standard deviations (N,) of the normalised targets in the units of y."""
+        with np.errstate(over="ignore", under="ignore"):
+            scaled = std[:, None] * self._y_scaling.scale
+        if not np.all((scaled > 0) & (scaled < np.inf)):
+            raise ValueError(
+                f"std, in the units of y, whose scale is {self._y_scaling.scale}, is beyond "
+                "floating point; rescale y"
+            )
+        return _squeeze(scaled)
 
     def _in_units(self, means: Array) -> Array:
         """Means (t, N) of the normalised targets in the units of y: (N,) or (N, t)."""

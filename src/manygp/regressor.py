@@ -36,8 +36,6 @@ from manygp.predictor import Predictor
 from manygp.rules import Rules, choose
 from manygp.training import Trained, train
 
-# Parameters that may change after fit, unless "auto" depends on them.
-READ_BY_PREDICT = ("calibration", "weighting", "temperature", "aggregation", "routing")
 PRIOR_MEANS: dict[Any, bool] = {"zero": False, "constant": True}
 
 
@@ -228,14 +226,14 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         checkpoint : path, optional
             A folder in which experts are kept as they finish. After a crash or an interrupt the
             same call goes on from there, and gives the model that it would have given, bit for
-            bit. A folder of other data or parameters is refused.
+            bit (unless `time_budget` makes it depend on the clock). A folder of other data or
+            parameters is refused: each fit has its own, also those of a cross-validation.
         """
         before = self.__dict__.copy()
         try:
             return self._fit(X, y, checkpoint)
         except BaseException:  # an interrupted or failed refit leaves the old model whole
-            self.__dict__.clear()
-            self.__dict__.update(before)
+            self.__dict__ = before
             raise
 
     def _fit(self, X: Any, y: Any, folder: str | PathLike[str] | None) -> Self:
@@ -293,7 +291,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
                 self.n_jobs, progress.bar if self.verbose else progress.silent, checkpoint
             ),
         )
-        fitted = {name: getattr(self, name) for name in READ_BY_PREDICT}
+        fitted = {name: getattr(self, name) for name in persistence.FITTED}
         return self._take(trained, plan, x_scaling, y_scaling, fitted, None)
 
     def _take(
@@ -321,13 +319,18 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         first = self.experts_[0].kernel
         self._many_kernels = any(expert.kernel is not first for expert in self.experts_)
         self._x_scaling, self._y_scaling = x_scaling, y_scaling
+        layout, conformity = trained.committee.layout, trained.choice.conformity
+        for array in (*x_scaling, *y_scaling, layout.metric, layout.centres, conformity):
+            if array is not None:
+                array.flags.writeable = False
         return self
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a file without pickle, whole or not at all.
 
         `manygp.load` gives a model that predicts the same, bit for bit, on the same machine.
-        Rules and kernels must be manygp's own; pickle keeps any model.
+        Rules and kernels must be manygp's own (scikit-learn's kernels are saved as ours); pickle
+        keeps any model.
 
         Parameters
         ----------

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 # Rows that are left out, dots of a scatter plot, and rows of a table or bars, at most.
 MOST_LEFT_OUT, MOST_DOTS, MOST_BARS, MOST_HYPERPARAMETERS = 20_000, 3_000, 30, 60
-# Fewer rows cannot be sorted into the bins of a reliability diagram.
-LEAST_ROWS = 10
 # ENCE of a perfect model, times the root of the number of rows: E|N(0, 1)| / sqrt(2 / 10 bins).
 CHANCE = 1.8
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -197,7 +195,7 @@ def _fitted(model: ManyGPRegressor, X: Array, Y: Array) -> str:
         ["columns", f"{X.shape[1]:,}"],
         *([["targets", f"{Y.shape[1]:,}"]] if Y.shape[1] > 1 else []),
         ["experts", experts],
-        ["kernel", _formula(model.kernel_)],
+        ["kernel", formula(model.kernel_)],
         ["changed parameters", parameters],
         ["plan", str(model.plan_)],
     ]
@@ -234,20 +232,20 @@ def _changed(model: ManyGPRegressor) -> Iterable[str]:
 def _shown(value: Any) -> str:
     """A parameter in a few words."""
     if isinstance(value, Kernel):
-        return _formula(value)
+        return formula(value)
     if callable(value) and hasattr(value, "__name__"):
         return str(value.__name__)
     return _short(value)
 
 
-def _formula(kernel: Kernel) -> str:
+def formula(kernel: Kernel) -> str:
     """A kernel without its hyperparameters: Constant * Matern(nu=2.5) + White."""
     if isinstance(kernel, Sum) and kernel.right == White(0.0, "fixed"):
-        return _formula(kernel.left)  # there is no noise
+        return formula(kernel.left)  # there is no noise
     if isinstance(kernel, Pair):
         product = isinstance(kernel, Product)
         parts = (
-            f"({_formula(part)})" if product and isinstance(part, Sum) else _formula(part)
+            f"({formula(part)})" if product and isinstance(part, Sum) else formula(part)
             for part in (kernel.left, kernel.right)
         )
         return (" * " if product else " + ").join(parts)
@@ -262,7 +260,7 @@ def _scores(judged: list[_Judged], tested: Tested | None, baseline: float) -> st
     chance = " and ".join(
         f"{CHANCE / np.sqrt(len(one.y)):.2g} for {_count(len(one.y), 'row')}"
         for one in judged
-        if len(one.y) >= LEAST_ROWS
+        if len(one.y) >= metrics.N_BINS
     )
     more = {
         "RMSE": f" To predict the mean of y everywhere gives {_number(baseline)}.",
@@ -271,7 +269,7 @@ def _scores(judged: list[_Judged], tested: Tested | None, baseline: float) -> st
     rows = [["rows", *(f"{len(one.y):,}" for one in judged), ""]]
     for name, (score, sentence) in SCORES.items():
         cells = (
-            "-" if name == "ENCE" and len(one.y) < LEAST_ROWS else _number(score(*one.rows))
+            "-" if name == "ENCE" and len(one.y) < metrics.N_BINS else _number(score(*one.rows))
             for one in judged
         )
         rows.append([name, *cells, sentence + more.get(name, "")])
@@ -295,12 +293,12 @@ def _share_held(tested: Tested) -> float:
 
 def _too_few(judged: list[_Judged]) -> str:
     most = max(len(one.y) for one in judged)
-    return f"It needs {LEAST_ROWS} rows, and there are {most}."
+    return f"It needs {metrics.N_BINS} rows, and there are {most}."
 
 
 def _honesty(judged: list[_Judged], tested: Tested | None) -> str:
     """Reliability diagram, coverage of intervals, and errors against std."""
-    enough = [one for one in judged if len(one.y) >= LEAST_ROWS]
+    enough = [one for one in judged if len(one.y) >= metrics.N_BINS]
     figures = [_reliability(enough), _coverage(enough, tested)] if enough else []
     html = page.side_by_side([*figures, _residuals(judged[-1])])
     if not enough:

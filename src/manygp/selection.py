@@ -29,6 +29,8 @@ NEAR_TIE = 0.5
 # Nats that a fitted parameter of the recalibration must gain, summed over the rows.
 LEAST_GAIN = 2.0
 POWERS = (0.0, 4.0)
+# Variances that are told apart.
+SHAPES = (1e-250, 1e250)
 
 
 class Choice(NamedTuple):
@@ -270,7 +272,9 @@ def _recalibrate(
     low, high = float(variance.min()), float(variance.max())
 
     def fitted(power: float) -> tuple[Recalibration, Array]:
-        shape = np.exp((power - 1) * (log_variance - np.log(centre))) * variance
+        with np.errstate(over="ignore", under="ignore"):
+            shape = np.exp((power - 1) * (log_variance - np.log(centre))) * variance
+        shape = np.clip(shape, *SHAPES)
         scale = float(np.clip((squares / shape).mean(), *SCALES))
         nll = 0.5 * (np.log(2 * np.pi * scale * shape) + squares / (scale * shape))
         return Recalibration(scale, power, centre, low, high), nll

@@ -105,23 +105,27 @@ def bounded_rows(batch_rows: int, n_columns: int) -> int:
 
 
 def place_of(row: int, line: int | None) -> str:
+    """A row, counted from 1, and its line, if it has one."""
     if row == 0:
         return f"line {line}"
     return f"row {row}" if line is None else f"row {row} (line {line})"
 
 
 def listed(names: Sequence[str]) -> str:
+    """Names for a message, not too many."""
     shown = [n if n.isprintable() and n and "," not in n else repr(n) for n in names[:LISTED]]
     more = [f"... ({len(names)} in all)"] if len(names) > LISTED else []
     return ", ".join([*shown, *more])
 
 
 def starts_with(path: Path, magic: bytes) -> bool:
+    """Whether a file begins with these bytes."""
     with path.open("rb") as file:
         return file.read(len(magic)) == magic
 
 
 def refuse_ambiguous(path: Path, names: Sequence[str]) -> None:
+    """Refuse names that are there twice."""
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ValueError(f"{path}: more than one column is called {listed(twice)}")

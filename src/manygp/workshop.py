@@ -92,7 +92,9 @@ class Workshop:
             self.layout if members is None else self.layout.subset(members),
             [fits[self._twin[m]] for m in seats],
             neighbours_of,
-            None if self.communication is None else (self.communication, self.kernel),
+            None
+            if self.communication is None
+            else (self.communication, fits[0][0] if self._alone else self.kernel),
             self._alone,
             self.run.n_jobs,
         )

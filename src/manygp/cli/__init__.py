@@ -18,6 +18,7 @@ except ImportError as error:
 
 from manygp.cli.bench import bench
 from manygp.cli.models import evaluate, fit, info, plot, predict, require_matplotlib, verify
+from manygp.parallel import WorkerKilledError
 
 INTERRUPTED = 130
 
@@ -45,7 +46,7 @@ class Commands(click.Group):
                 raise _failure(name + (error.strerror or str(error))) from error
             except MemoryError as error:
                 raise _failure(f"not enough memory: {error}".removesuffix(": ")) from error
-            except (ValueError, ImportError) as error:
+            except (ValueError, ImportError, WorkerKilledError) as error:
                 raise _failure(str(error)) from error
 
 
@@ -81,7 +82,7 @@ def _one_line(message: str) -> str:
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 the data or a file is at fault (one line on standard error says "
-    "how), 2 the command is, 130 interrupted, 143 terminated.",
+    "how), 2 the command is, 129 hung up on, 130 interrupted, 143 terminated.",
 )
 @click.version_option(package_name="manygp")
 def main() -> None:

@@ -100,7 +100,13 @@ coverage_option = click.option(
     metavar="SECONDS",
     help="How long the fit may take; it then tries what it has time for.",
 )
-@click.option("--jobs", type=int, default=-1, show_default=True, help="Cores; -1 for all.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(-1, 1024),
+    default=-1,
+    show_default=True,
+    help="Cores; -1 for all.",
+)
 @click.option(
     "--random-state",
     type=click.IntRange(0),
@@ -143,7 +149,7 @@ def fit(
     DATA is CSV, also gzipped, or Parquet. The scores that it prints are those of training rows
     that were left out.
     """  # fmt: skip
-    from manygp import ManyGPRegressor
+    from manygp import ManyGPRegressor, metrics
     from manygp.tabular import read_training
 
     _require_place(output, data)
@@ -179,7 +185,8 @@ def fit(
         with _naming(report):
             write_report(model, report, name=output.name)
     rows = np.sort(np.random.default_rng(0).permutation(len(table.y))[:LEFT_OUT_ROWS])
-    scores = _scores(table.y[rows], *model.loo_predict(rows))
+    judged = table.y[rows], *model.loo_predict(rows)
+    scores = {**_scores(*judged), "within_90": metrics.coverage(*judged)}  # of mean -+ 1.64 std
     facts = {
         "model": str(output),
         "rows": len(table.y),
@@ -356,7 +363,8 @@ def info(model: Path, as_json: bool) -> None:
     """  # fmt: skip
     from manygp import ManyGPRegressor, persistence, plain
     from manygp.grammar import parse_kernel
-    from manygp.report import _formula
+    from manygp.report import formula
+    from manygp.tables import listed
 
     manifest, default = persistence.check(model), ManyGPRegressor().get_params()
     arrays = manifest["arrays"]
@@ -369,10 +377,14 @@ def info(model: Path, as_json: bool) -> None:
         "rows": arrays["X"]["shape"][0],
         "target": table and table.get("target"),
         "columns": columns,
-        "experts": arrays["own_sizes"]["shape"][0],
+        "experts": arrays["seats"]["shape"][0],
         "nearest": manifest["nearest"],
         "kernel": manifest["kernel"],
-        "chosen": manifest["report"] and manifest["report"]["chosen"],
+        "chosen": manifest["report"]
+        and {
+            name: value["float"] if isinstance(value, dict) else value
+            for name, value in manifest["report"]["chosen"].items()
+        },
         "parameters": {
             name: value
             for name, value in manifest["parameters"].items()
@@ -382,12 +394,12 @@ def info(model: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts))
         return
-    facts["kernel"] = _formula(parse_kernel(manifest["kernel"]))
+    facts["kernel"] = formula(parse_kernel(manifest["kernel"]))
     for name, value in facts.items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
         elif isinstance(value, list):
-            value = f"{len(value)}: {', '.join(value)}"
+            value = f"{len(value)}: {listed(value)}"
         elif isinstance(value, int):
             value = f"{value:,}"
         click.echo(f"{name:<12}{'-' if value is None else value}")
@@ -405,6 +417,8 @@ def verify(model: Path, as_json: bool) -> None:
     Its checksums, its contents, and that its experts can be built again and answer.
     """  # fmt: skip
     fitted = _load(model)
+    if fitted._table is not None:
+        _encoding(fitted, model)
     x, _ = _training_rows(fitted)
     mean, std = fitted.predict(x[:100], return_std=True)
     if not (np.all(np.isfinite(mean)) and np.all(std > 0)):
@@ -428,9 +442,12 @@ def _encoding(model: ManyGPRegressor, path: Path) -> Encoding:
     """How the columns of a table become those of a model."""
     from manygp.encoding import Column, Encoding
 
-    if model._table is not None:
-        return Encoding.from_json(model._table.get("columns"))
     names = getattr(model, "feature_names_in_", None)
+    if model._table is not None:
+        encoding = Encoding.from_json(model._table["columns"])
+        if names is None or encoding.names != tuple(names):
+            raise ValueError(f"{path}: the columns of its table are not those of its rows")
+        return encoding
     if names is None:
         raise ValueError(
             f"{path} was fitted on arrays without column names, by which tables are matched; fit "
@@ -501,16 +518,15 @@ def _training_rows(model: ManyGPRegressor) -> tuple[Array, Array]:
 
 
 def _scores(y: Array, mean: Array, std: Array) -> dict[str, float | None]:
-    """RMSE, NLL, ENCE, CRPS, and how many lie within 90%; None where there are too few rows."""
+    """RMSE, NLL, ENCE and CRPS; None where there are too few rows."""
     from manygp import metrics
 
-    enough = len(y) >= 10
+    enough = len(y) >= metrics.N_BINS
     return {
         "rmse": metrics.rmse(y, mean),
         "nll": metrics.nll(y, mean, std),
         "ence": metrics.ence(y, mean, std) if enough else None,
         "crps": metrics.crps(y, mean, std),
-        "coverage": metrics.coverage(y, mean, std),
     }
 
 
@@ -521,7 +537,8 @@ def _print_scores(scores: dict[str, float | None], rows: str, level: float = 0.9
         if name == "coverage":
             click.echo(f"  {name:<12}{shown} (of {level:.4g})")
         else:
-            click.echo(f"  {name.upper():<12}{shown}")
+            label = "within 90%" if name == "within_90" else name.upper()
+            click.echo(f"  {label:<12}{shown}")
 
 
 def _count(number: int, what: str) -> str:

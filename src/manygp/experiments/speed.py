@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import resource
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -88,9 +87,11 @@ def rows_of(task: str, data_dir: str | None) -> tuple[Array, Array, Array, Array
 
 def peak_megabytes() -> float:
     """The most that this process has held, and the most of a worker for each core, if any ran."""
+    import resource  # which Windows does not have
+
     get_reusable_executor().shutdown(wait=True)  # what a worker held is known when it has ended
     own, worker = (
-        resource.getrusage(who).ru_maxrss / 1024
+        resource.getrusage(who).ru_maxrss / (2**20 if sys.platform == "darwin" else 1024)
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
     return float(own + n_workers(-1) * worker)
@@ -98,6 +99,8 @@ def peak_megabytes() -> float:
 
 def run_cell(cell: Cell, data_dir: str | None) -> dict[str, Any]:
     """Fit, predict and score, with bounded memory."""
+    import resource
+
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     X, y, X_test, y_test = rows_of(cell.task, data_dir)
     answer = MODELS[cell.model](X, y, X_test, cell.repeat)
