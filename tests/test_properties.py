@@ -48,7 +48,8 @@ CLEAR = re.compile(
     r"|the kernel .* must have at most one White|the kernel is only noise"
     r"|the kernel .* is not a covariance function on"
     r"|alpha is too large for"
-    r"|must have at least \d+ rows"
+    r"|must have at least \d+ rows|ENCE needs \d+ rows|a single training row"
+    r"|std, in the units of y"
 )
 # The warnings that are promised.
 DOCUMENTED = r"y is constant|y has a standard deviation of|rows \d+ and \d+ are equal"
