@@ -192,7 +192,7 @@ def test_the_synthetic_task_is_the_same_each_time_and_has_its_noise():
 
 
 def test_a_run_measures_itself(monkeypatch):
-    monkeypatch.setattr(speed.resource, "setrlimit", lambda *limits: None)
+    monkeypatch.setattr("resource.setrlimit", lambda *limits: None)
     monkeypatch.setitem(speed.SIZES, "synthetic-10k", 120)
 
     def mean_only(X, y, X_test, seed):

@@ -28,11 +28,11 @@ RECORDS: dict[str, tuple[Any, ...]] = {
     "recalibration": (Recalibration,),
 }
 CLASSES: dict[str, Any] = {one.__name__: one for kinds in RECORDS.values() for one in kinds}
-# Variances, small and large, that a rule must leave positive and finite; and two experts' of them.
-VARIANCES = np.array([1e-100, 1.0, 1e100])
+LARGEST_POWER = 100
+# Variances of two experts, small and large, that a rule must leave positive and finite.
 SAID = ExpertPredictions(
     mean=np.zeros((2, 3)),
-    variance=np.tile(VARIANCES, (2, 1)),
+    variance=np.tile([1e-100, 1.0, 1e100], (2, 1)),
     prior_variance=np.ones((2, 3)),
     noise_variance=np.ones((2, 1)),
     prior_mean=np.zeros((2, 1)),
@@ -50,11 +50,16 @@ def is_rule(kind: str, value: Any) -> bool:
         return any(value is one for one in NAMED.get(kind, {}).values())
     if not all(map(is_number, vars(value).values())):
         return False
+    if kind == "weighting":
+        return bool(0 <= value.temperature < np.inf)
+    if kind == "recalibration":
+        positive = 0 < value.scale < np.inf and 0 < value.centre < np.inf
+        return bool(
+            positive and abs(value.power) <= LARGEST_POWER and 0 <= value.low <= value.high
+        )
     with np.errstate(all="ignore"):
-        if kind == "weighting":
-            return bool(0 <= value.temperature < np.inf)
-        factors = value(VARIANCES if kind == "recalibration" else SAID)
-    return bool(np.all((factors > 0) & (factors < np.inf)))
+        ratios = value(SAID)
+    return bool(np.all((ratios > 0) & (ratios < np.inf)))
 
 
 def encode_all(values: dict[str, Any]) -> dict[str, Any]:
