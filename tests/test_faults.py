@@ -586,6 +586,14 @@ def press_ctrl_c(monkeypatch, after):
     monkeypatch.setattr(fitting, "fit_kernel", interrupted)
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Programs that a shell starts in the background ignore Ctrl-C, and pass that on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_40_ctrl_c_in_the_first_fit_leaves_no_model_and_keeps_the_checkpoint(
     n_jobs, monkeypatch, tmp_path
