@@ -15,7 +15,8 @@ from manygp.reading import open_table
 from manygp.tables import Table
 from manygp.tabular import (
     MOST_CATEGORIES,
-    learn,
+    Survey,
+    naming,
     read_evaluation,
     read_features,
     read_training,
@@ -78,7 +79,11 @@ def refused(message, function, *arguments):
 
 def learned(path, columns=None, encode=False):
     table = open_table(path)
-    return learn(table, table.names if columns is None else columns, encode)
+    survey = Survey(table.names if columns is None else columns, encode)
+    with naming(table):
+        for batch in table.batches(survey.columns):
+            survey.add(batch)
+        return survey.conclude()
 
 
 # Training tables

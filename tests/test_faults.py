@@ -31,7 +31,6 @@ from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from manygp import (
-    ManyGPRegressor,
     budget,
     container,
     files,
@@ -51,61 +50,19 @@ from manygp.likelihood import Likelihood, NotPositiveDefiniteError
 from manygp.parallel import n_workers
 from manygp.partition import LARGEST_CLUSTER, SMALLEST_CLUSTER, kmeans
 from manygp.weighting import WEIGHTINGS
+from small import OWN, QUERIES, X, answers, assert_sound, choosing, model, spoilt, y
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 NUMBERS = [number for number in range(1, 56) if number != 45]  # 45 is about clusters
 
-rng = np.random.default_rng(0)
-X = rng.uniform(-2, 2, (60, 2))
-y = 3 + np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=60)
-QUERIES = rng.uniform(-2, 2, (10, 2))
-for array in (X, y, QUERIES):
-    array.flags.writeable = False
-
-OWN = 1.0 * RBF(1.0) + White(0.1)
 FIXED = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
-# Nothing is left to choose by leave-one-out.
-CHOSEN = {
-    "overlap": 0,
-    "weighting": "entropy",
-    "calibration": "information",
-    "hyperparameters": "hierarchical",
-    "routing": None,
-}
 KINDS = pytest.mark.parametrize("points_per_expert", [100, 20], ids=["one-expert", "three"])
-
-
-def choosing(**parameters):
-    """A small model with the library's defaults: three experts."""
-    return ManyGPRegressor(**{"points_per_expert": 20, "random_state": 0, **parameters})
-
-
-def model(**parameters):
-    """A small model of the rules above."""
-    return choosing(**{**CHOSEN, **parameters})
-
-
-def answers(fitted, rows=QUERIES):
-    return np.stack(fitted.predict(rows, return_std=True))
-
-
-def assert_sound(fitted, rows=QUERIES):
-    """The rule: finite means and positive standard deviations."""
-    mean, std = fitted.predict(rows, return_std=True)
-    assert np.all(np.isfinite(mean))
-    assert np.all(np.isfinite(std) & (std > 0))
 
 
 def assert_honest(fitted, rows, targets):
     """Errors are of the order of the std."""
     mean, std = fitted.predict(rows, return_std=True)
     assert 0.2 < np.sqrt(np.mean(((targets - mean) / std) ** 2)) < 5
-
-
-def spoilt(values, place, value):
-    values = values.copy()
-    values[place] = value
-    return values
 
 
 def no_work(*arguments, **options):
@@ -117,24 +74,24 @@ def no_work(*arguments, **options):
 
 def test_01_nan_in_x_is_named_by_column_and_row():
     with pytest.raises(ValueError, match=r"X contains NaN.*column 1, row 7.*SimpleImputer"):
-        model(partition=no_work).fit(spoilt(X, (7, 1), np.nan), y)
+        model(partition=no_work).fit(spoilt(X, ((7, 1), np.nan)), y)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 def test_02_infinity_in_x_is_named_by_column_and_row(value):
     with pytest.raises(ValueError, match=r"X contains infinity.*column 0, row 3.*SimpleImputer"):
-        model(partition=no_work).fit(spoilt(X, (3, 0), value), y)
+        model(partition=no_work).fit(spoilt(X, ((3, 0), value)), y)
 
 
 def test_03_nan_in_y_is_named_by_row():
     with pytest.raises(ValueError, match=r"y contains NaN, first in row 7; drop"):
-        model(partition=no_work).fit(X, spoilt(y, 7, np.nan))
+        model(partition=no_work).fit(X, spoilt(y, (7, np.nan)))
 
 
 def test_04_nan_at_predict_is_named_by_column_and_row():
     pandas = pytest.importorskip("pandas")
     fitted = model(kernel=FIXED).fit(pandas.DataFrame(X, columns=["a", "b"]), y)
-    bad = pandas.DataFrame(spoilt(QUERIES, (3, 1), np.nan), columns=["a", "b"])
+    bad = pandas.DataFrame(spoilt(QUERIES, ((3, 1), np.nan)), columns=["a", "b"])
     with pytest.raises(ValueError, match=r"X contains NaN.*column 'b', row 3.*SimpleImputer"):
         fitted.predict(bad)
 

@@ -15,6 +15,7 @@ ROOT = Path(manygp.__file__).parent
 LAYERS = [
     "types",
     "machine",
+    "words",
     "files",
     "progress",
     "container",

@@ -15,6 +15,7 @@ from manygp.likelihood import TrainingData
 from manygp.parallel import n_workers, single_threaded_blas
 from manygp.selection import affordable
 from manygp.types import Array, Pull
+from manygp.words import counted
 
 # Evaluations of the likelihood that fits took on average: of the shared kernel, of an expert
 # that is pulled to it, of one that is not, and of a single one.
@@ -87,17 +88,13 @@ class Plan(NamedTuple):
         steps = [
             f"experts of {self.points_per_expert} rows",
             f"overlap up to {max(self.overlaps):g}",
-            _count(len(self.pulls), "pull"),
+            counted(len(self.pulls), "pull"),
         ]
         if self.kernels:
-            kernels = _count(self.kernels, "shared kernel")
+            kernels = counted(self.kernels, "shared kernel")
             steps.append(f"{kernels} from blocks of {self.shared_rows} rows")
         cost = f": about {self.seconds:.2g} s and {self.bytes / 1e9:.2g} GB"
         return ", ".join(steps) + ("" if np.isnan(self.seconds) else cost)
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def measure(data: TrainingData, kernel: Sum) -> Costs:

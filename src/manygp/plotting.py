@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart; blue is the aggregate's.
-_BLUE = "#0072B2"
-_COLOURS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+BLUE = "#0072B2"
+COLOURS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "osD^vP"
 _DIAGONAL = "manygp-diagonal"
 
@@ -91,9 +91,9 @@ class ReliabilityDisplay:
         """Draw on ``ax``, or on a new figure; ``line_kw`` goes to ``Axes.plot``."""
         ax = _new_axes(5.0, 5.0) if ax is None else ax
         if not any(line.get_gid() == _DIAGONAL for line in ax.lines):
-            _lighten(ax)
+            lighten(ax)
             ax.axline((0, 0), slope=1, color="0.4", ls="--", lw=1, label="ideal", gid=_DIAGONAL)
-            ax.set_prop_cycle(color=(_BLUE, *_COLOURS), marker=tuple(_MARKERS))
+            ax.set_prop_cycle(color=(BLUE, *COLOURS), marker=tuple(_MARKERS))
             ax.set(xlabel="RMV (predicted)", ylabel="RMSE (observed)", aspect="equal")
         ax.plot(self.curve.rmv, self.curve.rmse, **{"label": self.name, **line_kw})
         # dataLim has seen every curve drawn so far, whichever display drew it.
@@ -188,7 +188,7 @@ class PosteriorDisplay:
         leaves room for it.
         """
         ax = _new_axes(8.0, 4.0) if ax is None else ax
-        _lighten(ax)
+        lighten(ax)
 
         def band(mean: Array, std: Array, colour: str, alpha: float, label: str = "") -> None:
             area = ax.fill_between(self.x, mean - std, mean + std, label=label)
@@ -196,8 +196,8 @@ class PosteriorDisplay:
 
         experts = self.experts if show_experts else []
         # Beyond the palette colours repeat, and a label could not tell experts apart.
-        named = len(experts) <= len(_COLOURS)
-        for number, (expert, colour) in enumerate(zip(experts, cycle(_COLOURS), strict=False), 1):
+        named = len(experts) <= len(COLOURS)
+        for number, (expert, colour) in enumerate(zip(experts, cycle(COLOURS), strict=False), 1):
             band(expert.mean, expert.std, colour, 0.12)
             band(expert.mean, expert.calibrated_std, colour, 0.25)
             label = f"expert {number}" if named else None
@@ -206,11 +206,11 @@ class PosteriorDisplay:
             ax.plot([], [], color="0.5", linewidth=1.2, label=f"{len(experts)} experts")
 
         if self.uncalibrated_std is None:
-            band(self.mean, self.std, _BLUE, 0.4, "± 1 std")
+            band(self.mean, self.std, BLUE, 0.4, "± 1 std")
         else:
-            band(self.mean, self.uncalibrated_std, _BLUE, 0.2, "± 1 std, uncalibrated")
-            band(self.mean, self.std, _BLUE, 0.4, "± 1 std, calibrated")
-        ax.plot(self.x, self.mean, color=_BLUE, linewidth=2, label="aggregate")
+            band(self.mean, self.uncalibrated_std, BLUE, 0.2, "± 1 std, uncalibrated")
+            band(self.mean, self.std, BLUE, 0.4, "± 1 std, calibrated")
+        ax.plot(self.x, self.mean, color=BLUE, linewidth=2, label="aggregate")
         if self.x_train is not None and self.y_train is not None:
             dots = ax.scatter(self.x_train, self.y_train, s=14, zorder=3, label="training data")
             dots.set(facecolor="white", edgecolor="0.25", linewidth=0.7)
@@ -261,7 +261,7 @@ class CalibrationDisplay:
         figure.clear()
         self.axes_ = list(figure.subplots(1, len(panels), squeeze=False)[0])
         for ax, (name, alternatives) in zip(self.axes_, panels.items(), strict=True):
-            _lighten(ax)
+            lighten(ax)
             ordered = alternatives  # names stand as they were compared, numbers in their order
             if all(isinstance(one.value, int | float) for one in alternatives):
                 sign = -1 if name == "pull" else 1  # the simpler first
@@ -269,9 +269,9 @@ class CalibrationDisplay:
             heights = [one.nll for one in ordered]
             ax.plot(heights, color="0.7", lw=1)
             for i, one in enumerate(ordered):
-                face = _BLUE if one.chosen else "white"
-                ax.plot(i, one.nll, "o", color=_BLUE, markerfacecolor=face)
-            labels = [_short(one.value) for one in ordered]
+                face = BLUE if one.chosen else "white"
+                ax.plot(i, one.nll, "o", color=BLUE, markerfacecolor=face)
+            labels = [short(one.value) for one in ordered]
             ax.set_xticks(range(len(ordered)), labels)
             ax.set(title=name, xlim=(-0.5, len(ordered) - 0.5))
             ax.margins(y=0.15)
@@ -281,7 +281,7 @@ class CalibrationDisplay:
         return self
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     if isinstance(value, int | float):
         return "∞" if value == np.inf else f"{value:.3g}"
     return str(value)
@@ -295,7 +295,7 @@ def _new_axes(width: float, height: float) -> Axes:
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def _lighten(ax: Axes) -> None:
+def lighten(ax: Axes) -> None:
     ax.grid(color="0.92")
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)

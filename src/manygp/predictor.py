@@ -16,10 +16,13 @@ from manygp.judging import JUDGED_ROWS
 from manygp.kernel import Sum
 from manygp.likelihood import Likelihood, psd_root
 from manygp.parallel import single_threaded_blas
+from manygp.parameters import rules_of
 from manygp.rules import Rules
 from manygp.selection import Choice
 from manygp.types import Array, ExpertPredictions
 
+# Training rows that are left out to show how good a model is.
+LEFT_OUT_ROWS = 20_000
 # Squared units of y with room for variances that are smaller or larger.
 SQUARES = (1e-250, 1e250)
 
@@ -37,7 +40,7 @@ class Predictor:
 
     def _rules(self) -> tuple[Rules, int | None]:
         """The rules, and how many experts are asked about a row; None for all."""
-        raise NotImplementedError
+        return rules_of(self)
 
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False, *, latent: bool = False
@@ -127,9 +130,7 @@ class Predictor:
 
     def loo_score(self) -> dict[str, float]:
         """RMSE, NLL and ENCE of the training rows, each left out: quality without test data."""
-        mean, std = self.loo_predict()
-        y = _squeeze(self._y_scaling.undo(self._committee.training_data().Y))
-        y, mean, std = (np.ravel(array) for array in (y, mean, std))
+        y, mean, std = self._judged_rows(every=True)
         if len(y) < metrics.N_BINS:
             raise ValueError(f"ENCE needs {metrics.N_BINS} rows, and the model has {len(y)}")
         return {
@@ -239,6 +240,19 @@ class Predictor:
             with_covariance=rules.needs_covariance,
         )
         return mean, variance, noise
+
+    def _judged_rows(self, every: bool = False) -> tuple[Array, Array, Array]:
+        """Targets, means and std of training rows, some or all, each left out: (N,) each.
+
+        Several targets stand one after the other.
+        """
+        check_is_fitted(self, "experts_")
+        Y = self._committee.training_data().Y
+        rows = np.sort(
+            np.random.default_rng(0).permutation(len(Y))[: None if every else LEFT_OUT_ROWS]
+        )
+        mean, std = self.loo_predict(rows)
+        return np.ravel(self._y_scaling.undo(Y[rows])), np.ravel(mean), np.ravel(std)
 
     def _reach(self, coverage: float) -> Array:
         """How many std an interval reaches to either side, for each target: (t,)."""

@@ -27,13 +27,12 @@ from manygp.parameters import (
     check_raw_targets,
     identity_of,
     plan_of,
-    rules_of,
     scalings_of,
     space_of,
 )
 from manygp.partition import PARTITIONS
 from manygp.predictor import Predictor
-from manygp.rules import Rules, choose
+from manygp.rules import choose
 from manygp.training import Trained, train
 
 PRIOR_MEANS: dict[Any, bool] = {"zero": False, "constant": True}
@@ -399,9 +398,6 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
 
     def _space(self) -> Space:
         return space_of(self)
-
-    def _rules(self) -> tuple[Rules, int | None]:
-        return rules_of(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

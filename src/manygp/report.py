@@ -23,30 +23,31 @@ from manygp.files import write_atomically
 from manygp.kernel import Kernel, Pair, Product, Sum, White
 from manygp.page import Table
 from manygp.plotting import (
-    _BLUE,
-    _COLOURS,
+    BLUE,
+    COLOURS,
     CalibrationDisplay,
     ReliabilityDisplay,
-    _lighten,
-    _short,
+    lighten,
+    short,
 )
 from manygp.regressor import ManyGPRegressor
 from manygp.selection import Alternative, CalibrationReport
 from manygp.types import Array
+from manygp.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Rows that are left out, dots of a scatter plot, and rows of a table or bars, at most.
-MOST_LEFT_OUT, MOST_DOTS, MOST_BARS, MOST_HYPERPARAMETERS = 20_000, 3_000, 30, 60
+# Dots of a scatter plot, and rows of a table or bars, at most.
+MOST_DOTS, MOST_BARS, MOST_HYPERPARAMETERS = 3_000, 30, 60
 # ENCE of a perfect model, times the root of the number of rows: E|N(0, 1)| / sqrt(2 / 10 bins).
 CHANCE = 1.8
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 # Inches, and dots per inch: twice those of a screen that shows an inch as 100 pixels.
 SIZE, SMALL, DPI = (4.5, 3.4), (2.6, 2.4), 200
 LEFT_OUT, TESTED = "leave-one-out", "tested data"
-COLOURS = {LEFT_OUT: _BLUE, TESTED: _COLOURS[0]}
+COLOUR_OF = {LEFT_OUT: BLUE, TESTED: COLOURS[0]}
 MEANINGS = {
     "kernel": "Whether the shared kernel was fitted to rows far from each other, or near.",
     "pull": "How firmly the experts' hyperparameters are held at the shared ones; ∞: they are "
@@ -136,7 +137,7 @@ def write_report(
     check_is_fitted(model, "experts_")
     _new_figure(*SIZE)  # a missing matplotlib is an error before the work, not after
     X, Y, *_ = model._committee.training_data()
-    judged = [_left_out(model, Y)]
+    judged = [_Judged(LEFT_OUT, *model._judged_rows())]
     if tested is not None:
         judged.append(_Judged(TESTED, *(np.ravel(column) for column in tested[:3])))
     columns = _column_names(model)
@@ -152,13 +153,6 @@ def write_report(
     }
     title = f"Model {name}" if name else "A model of manygp"
     write_atomically(path, page.page(title, _introduction(judged, tested, Y), sections))
-
-
-def _left_out(model: ManyGPRegressor, Y: Array) -> _Judged:
-    """Predictions of training rows, each left out: of all, or of some that are drawn."""
-    rows = np.sort(np.random.default_rng(0).permutation(len(Y))[:MOST_LEFT_OUT])
-    mean, std = model.loo_predict(rows)
-    return _Judged(LEFT_OUT, np.ravel(model._y_scaling.undo(Y[rows])), mean.ravel(), std.ravel())
 
 
 def _baseline(model: ManyGPRegressor, Y: Array) -> float:
@@ -177,7 +171,7 @@ def _introduction(judged: list[_Judged], tested: Tested | None, Y: Array) -> str
     if n == 1:
         text = "The model knows one row; its scores are what it would say without it."
     if tested is not None:
-        there = f"{_count(len(judged[1].y), 'row')} of {tested.name or TESTED}"
+        there = f"{counted(len(judged[1].y), 'row')} of {tested.name or TESTED}"
         text += f" Beside them stand those of {there}."
     together = f" The {n_targets} targets are scored together, as if they were rows."
     return text + (together if n_targets > 1 else "")
@@ -210,7 +204,7 @@ def _fitted(model: ManyGPRegressor, X: Array, Y: Array) -> str:
         for parameter, value in chosen.items()
         if value is not None
     ]
-    title = f"Chosen by leaving out {_count(report.n_rows, 'row')} in turn"
+    title = f"Chosen by leaving out {counted(report.n_rows, 'row')} in turn"
     return html + page.as_html(Table(title, ["", "value", "what it means"], rows), kind="words")
 
 
@@ -235,7 +229,7 @@ def _shown(value: Any) -> str:
         return formula(value)
     if callable(value) and hasattr(value, "__name__"):
         return str(value.__name__)
-    return _short(value)
+    return short(value)
 
 
 def formula(kernel: Kernel) -> str:
@@ -257,11 +251,8 @@ def formula(kernel: Kernel) -> str:
 
 def _scores(judged: list[_Judged], tested: Tested | None, baseline: float) -> str:
     """One column for each set of rows, and a sentence on what is good."""
-    chance = " and ".join(
-        f"{CHANCE / np.sqrt(len(one.y)):.2g} for {_count(len(one.y), 'row')}"
-        for one in judged
-        if len(one.y) >= metrics.N_BINS
-    )
+    counts = dict.fromkeys(len(one.y) for one in judged if len(one.y) >= metrics.N_BINS)
+    chance = " and ".join(f"{CHANCE / np.sqrt(n):.2g} for {counted(n, 'row')}" for n in counts)
     more = {
         "RMSE": f" To predict the mean of y everywhere gives {_number(baseline)}.",
         "ENCE": f" Chance alone gives about {chance}." if chance else f" {_too_few(judged)}",
@@ -310,7 +301,7 @@ def _honesty(judged: list[_Judged], tested: Tested | None) -> str:
 def _reliability(judged: list[_Judged]) -> str:
     def draw(ax: Axes) -> None:
         for one in judged:
-            colour = COLOURS[one.label]
+            colour = COLOUR_OF[one.label]
             ReliabilityDisplay.from_predictions(
                 *one.rows, name=one.label, ax=ax, color=colour, markersize=4
             )
@@ -326,15 +317,15 @@ def _reliability(judged: list[_Judged]) -> str:
 
 def _coverage(judged: list[_Judged], tested: Tested | None) -> str:
     def draw(ax: Axes) -> None:
-        _lighten(ax)
+        lighten(ax)
         ax.plot([0, 1], [0, 1], color="0.4", ls="--", lw=1, label="ideal")
         for one, marker in zip(judged, "os", strict=False):
             shares = [metrics.coverage(*one.rows, level) for level in LEVELS]
             (line,) = ax.plot(LEVELS, shares, marker=marker, label=f"{one.label}, by std")
-            line.set(color=COLOURS[one.label], markersize=4)
+            line.set(color=COLOUR_OF[one.label], markersize=4)
         if tested is not None:
             (star,) = ax.plot(tested.coverage, _share_held(tested), "*", zorder=3)
-            star.set(color=_COLOURS[1], markersize=13, label=f"{TESTED}, predict_interval")
+            star.set(color=COLOURS[1], markersize=13, label=f"{TESTED}, predict_interval")
         ax.set(xlabel="intended share of rows", ylabel="share of rows held")
         ax.set(xlim=(0, 1), ylim=(0, 1.02))
         ax.legend(frameon=False, loc="upper left", fontsize="small")
@@ -356,8 +347,8 @@ def _residuals(judged: _Judged) -> str:
     dots = np.random.default_rng(0).permutation(len(std))[:MOST_DOTS]
 
     def draw(ax: Axes) -> None:
-        _lighten(ax)
-        colour = COLOURS[judged.label]
+        lighten(ax)
+        colour = COLOUR_OF[judged.label]
         ax.scatter(std[dots], error[dots], s=9, color=colour, alpha=0.35, linewidths=0)
         low, high = ax.get_xlim()
         ends = np.array([max(low, 0.0), high])
@@ -406,11 +397,11 @@ def _range(numbers: list[int]) -> str:
 
 def _histogram(numbers: list[int], name: str) -> Callable[[Axes], None]:
     def draw(ax: Axes) -> None:
-        _lighten(ax)
+        lighten(ax)
         low, high = min(numbers), max(numbers)
         step = max(1, -(-(high + 1 - low) // 20))  # whole numbers of rows
         edges = [edge - 0.5 for edge in range(low, high + step + 1, step)]
-        ax.hist(numbers, edges, color=_BLUE, edgecolor="white", linewidth=0.5)
+        ax.hist(numbers, edges, color=BLUE, edgecolor="white", linewidth=0.5)
         ax.locator_params(integer=True)
         ax.set(xlabel=name, ylabel="experts")
 
@@ -502,7 +493,7 @@ def _relevance(experts: list[Expert], columns: list[str], spans: Array) -> str:
     left = len(order) - len(rows)
     if left:
         most = _number(lengths[order[MOST_BARS]])
-        text += f" Not shown: {_count(left, 'column')} of at most {most}."
+        text += f" Not shown: {counted(left, 'column')} of at most {most}."
     header = ["column", "", "length-scales"]
     html = page.as_html(Table("", header, rows), markup=str, kind="bars")
     return page.paragraph(text) + html
@@ -551,10 +542,6 @@ def _number(value: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def _png(draw: Callable[[Axes], None]) -> bytes:

@@ -69,9 +69,9 @@ def read_training(
         Whether to turn dates and categories into numbers, or to refuse them.
     """
     table = open_table(path)
-    survey = _Survey(_chosen(table, target, columns, drop), encode)
+    survey = Survey(_chosen(table, target, columns, drop), encode)
     pieces: deque[tuple[Array, Array]] = deque()
-    with _naming(table):
+    with naming(table):
         for batch in table.batches([*survey.columns, target], LEARNED_ROWS):
             numbers = survey.add(batch)
             targets = _encode_target(target, batch)
@@ -133,21 +133,8 @@ def read_evaluation(
     return _pieces_with_target(open_table(path), encoding, target, batch_rows)
 
 
-def learn(table: Table, columns: Sequence[str], encode: bool) -> tuple[Encoding, int]:
-    """What each column holds, and the number of rows, from one reading of a table.
-
-    Without `encode` all columns must hold numbers. With it, those of nothing but ISO dates
-    become dates, and others categories.
-    """
-    survey = _Survey(columns, encode)
-    with _naming(table):
-        for batch in table.batches(columns, LEARNED_ROWS):
-            survey.add(batch)
-        return survey.conclude()
-
-
 @contextmanager
-def _naming(table: Table) -> Iterator[None]:
+def naming(table: Table) -> Iterator[None]:
     """Say in which file a value was refused."""
     try:
         yield
@@ -233,7 +220,7 @@ class _Seen:
         )
 
 
-class _Survey:
+class Survey:
     """What the columns of a table have held so far."""
 
     def __init__(self, columns: Sequence[str], encode: bool) -> None:
@@ -275,14 +262,14 @@ def _drop(name: str) -> str:
 
 
 def _apply(encoding: Encoding, batch: Batch, table: Table) -> Array:
-    with _naming(table):
+    with naming(table):
         return encoding.apply(batch)
 
 
 def _apply_with_target(
     encoding: Encoding, target: str, batch: Batch, table: Table
 ) -> tuple[Array, Array]:
-    with _naming(table):
+    with naming(table):
         return encoding.apply(batch), _encode_target(target, batch)
 
 

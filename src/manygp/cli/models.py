@@ -20,6 +20,7 @@ import click
 import numpy as np
 
 from manygp.labels import LABELS
+from manygp.words import counted
 
 if TYPE_CHECKING:  # else imported by the commands that need them: help should be quick
     from manygp import ManyGPRegressor
@@ -27,8 +28,6 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     from manygp.kernel import Kernel
     from manygp.types import Array
 
-# Training rows that are left out for the scores of a fit.
-LEFT_OUT_ROWS = 20_000
 PICTURES = ("png", "svg", "pdf")
 # What a write says that finds no room.
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
@@ -184,8 +183,8 @@ def fit(
 
         with _naming(report):
             write_report(model, report, name=output.name)
-    rows = np.sort(np.random.default_rng(0).permutation(len(table.y))[:LEFT_OUT_ROWS])
-    judged = table.y[rows], *model.loo_predict(rows)
+    judged = model._judged_rows()
+    n_judged = len(judged[0])
     scores = {**_scores(*judged), "within_90": metrics.coverage(*judged)}  # of mean -+ 1.64 std
     facts = {
         "model": str(output),
@@ -193,15 +192,15 @@ def fit(
         "columns": list(table.encoding.names),
         "experts": len(model.experts_),
         "seconds": round(seconds, 3),
-        "left_out": {"rows": len(rows), **scores},
+        "left_out": {"rows": n_judged, **scores},
     }
     if as_json:
         click.echo(json.dumps(facts))
         return
     counts = {"row": len(table.y), "column": table.X.shape[1], "expert": len(model.experts_)}
-    sizes = ", ".join(_count(number, what) for what, number in counts.items())
+    sizes = ", ".join(counted(number, what) for what, number in counts.items())
     click.echo(f"{output}: {sizes}, {seconds:.1f} s")
-    _print_scores(scores, f"of {_count(len(rows), 'training row')}, each left out")
+    _print_scores(scores, f"of {counted(n_judged, 'training row')}, each left out")
 
 
 @click.command()
@@ -280,7 +279,7 @@ def evaluate(
         facts = {"model": str(model), "data": str(data), "rows": len(y), "level": coverage}
         click.echo(json.dumps({**facts, **scores}))
         return
-    _print_scores(scores, f"of {_count(len(y), 'row')} of {data}", coverage)
+    _print_scores(scores, f"of {counted(len(y), 'row')} of {data}", coverage)
 
 
 @click.command()
@@ -340,11 +339,8 @@ def plot(model: Path, data: Path | None, output: Path, kind: str, target: str | 
         y, (mean, std, *_) = _tested(fitted, model, data, target, reach=0.0)
         display = ReliabilityDisplay.from_predictions(y, mean, std, name="tested rows")
     else:
-        _, y = _training_rows(fitted)
-        rows = np.sort(np.random.default_rng(0).permutation(len(y))[:LEFT_OUT_ROWS])
-        mean, std = fitted.loo_predict(rows)
         name = "training rows, left out"
-        display = ReliabilityDisplay.from_predictions(y[rows], mean, std, name=name)
+        display = ReliabilityDisplay.from_predictions(*fitted._judged_rows(), name=name)
     picture = io.BytesIO()
     display.figure_.savefig(picture, format=suffix, dpi=150, bbox_inches="tight")
     with _naming(output), replacing(output) as file:
@@ -426,7 +422,7 @@ def verify(model: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"model": str(model), "ok": True}))
         return
-    sizes = f"{_count(len(fitted.experts_), 'expert')}, {_count(len(x), 'row')}"
+    sizes = f"{counted(len(fitted.experts_), 'expert')}, {counted(len(x), 'row')}"
     click.echo(f"{model}: as it was written; {sizes}")
 
 
@@ -539,10 +535,6 @@ def _print_scores(scores: dict[str, float | None], rows: str, level: float = 0.9
         else:
             label = "within 90%" if name == "within_90" else name.upper()
             click.echo(f"  {label:<12}{shown}")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _plain(value: Any) -> str:
