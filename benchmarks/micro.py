@@ -15,12 +15,13 @@ from time import perf_counter
 
 import numpy as np
 
-from manygp import ManyGPRegressor, fitting
-from manygp.kernel import split_noise
+from manygp import ManyGPRegressor
+from manygp.gp.likelihood import Likelihood, TrainingData
 from manygp.kernels import default_kernel
-from manygp.likelihood import Likelihood, TrainingData
-from manygp.parallel import single_threaded_blas
-from manygp.partition import balltree
+from manygp.kernels.base import split_noise
+from manygp.rules.partition import balltree
+from manygp.runtime.parallel import single_threaded_blas
+from manygp.training import fitting
 
 REPEATS = 5
 SAMPLED_EXPERTS = 4

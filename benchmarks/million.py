@@ -19,8 +19,8 @@ import numpy as np
 from manygp import ManyGPRegressor
 from manygp.experiments.speed import peak_megabytes, synthetic
 from manygp.metrics import nll, rmse
-from manygp.partition import balltree, kmeans
-from manygp.reading import read_parquet
+from manygp.rules.partition import balltree, kmeans
+from manygp.tables.reading import read_parquet
 
 N_QUERIES = 100_000
 

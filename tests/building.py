@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from manygp.expert import condition, fit_kernel
-from manygp.likelihood import TrainingData
+from manygp.gp.expert import condition, fit_kernel
+from manygp.gp.likelihood import TrainingData
 
 NOBODY = np.empty(0, dtype=np.intp)
 

@@ -8,7 +8,7 @@ import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manygp.kernels import RBF, Linear, Matern, Periodic, RationalQuadratic, White
-from manygp.partition import PARTITIONS
+from manygp.rules.partition import PARTITIONS
 from small import OWN, QUERIES, X, answers, assert_sound, choosing, model, spoilt, y
 
 AGGREGATIONS = pytest.mark.parametrize("aggregation", ["gpoe", "grbcm", "nested"])

@@ -30,26 +30,21 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from manygp import (
-    budget,
-    container,
-    files,
-    fitting,
-    likelihood,
-    load,
-    parameters,
-    selection,
-)
-from manygp.aggregation import normalise
-from manygp.checkpoint import FITS
-from manygp.committee import BLOCK_NUMBERS, BLOCK_ROWS
-from manygp.container import ModelFileError
-from manygp.expert import SMALLEST_VARIANCE
+from manygp import load, settings
+from manygp.committee.committee import BLOCK_NUMBERS, BLOCK_ROWS
+from manygp.gp import likelihood
+from manygp.gp.expert import SMALLEST_VARIANCE
+from manygp.gp.likelihood import Likelihood, NotPositiveDefiniteError
 from manygp.kernels import RBF, Constant, Linear, Matern, White
-from manygp.likelihood import Likelihood, NotPositiveDefiniteError
-from manygp.parallel import n_workers
-from manygp.partition import LARGEST_CLUSTER, SMALLEST_CLUSTER, kmeans
-from manygp.weighting import WEIGHTINGS
+from manygp.rules.aggregation import normalise
+from manygp.rules.partition import LARGEST_CLUSTER, SMALLEST_CLUSTER, kmeans
+from manygp.rules.weighting import WEIGHTINGS
+from manygp.runtime import files
+from manygp.runtime.parallel import n_workers
+from manygp.storage import container
+from manygp.storage.container import ModelFileError
+from manygp.training import budget, fitting, search
+from manygp.training.checkpoint import FITS
 from small import OWN, QUERIES, X, answers, assert_sound, choosing, model, spoilt, y
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
@@ -461,8 +456,8 @@ def test_34_targets_in_columns_give_the_shapes_of_scikit_learn(width, shape):
 
 @pytest.mark.parametrize("library", [RBF, sk.RBF])
 def test_35_length_scales_for_other_columns_are_refused_before_any_work(library, monkeypatch):
-    for name in ("training.fit_shared", "fitting.fit_kernel", "fitting.process_map"):
-        monkeypatch.setattr(f"manygp.{name}", no_work)
+    for name in ("pipeline.fit_shared", "fitting.fit_kernel", "fitting.process_map"):
+        monkeypatch.setattr(f"manygp.training.{name}", no_work)
     noise = White(0.1) if library is RBF else sk.WhiteKernel(0.1)
     bad = model(kernel=library((1.0, 1.0, 1.0)) + noise, partition=no_work, n_jobs=2)
     with pytest.raises(ValueError, match=r"(?s)3.*2"):
@@ -626,13 +621,13 @@ def test_43_memory_is_estimated_before_the_work(capsys):
 
 
 def test_43_what_is_larger_than_memory_is_refused_before_the_work(monkeypatch):
-    monkeypatch.setattr(parameters, "physical_memory", lambda: budget.INTERPRETER + 1e4)
+    monkeypatch.setattr(settings, "physical_memory", lambda: budget.INTERPRETER + 1e4)
     with pytest.raises(MemoryError, match=r"experts of 60 rows would take .* points_per_expert"):
         model(kernel=FIXED, points_per_expert=60, partition=no_work).fit(X, y)
 
 
 def test_43_overlaps_whose_factors_are_too_large_are_not_tried(monkeypatch):
-    monkeypatch.setattr(selection, "LARGEST_FACTORS", 8 * 3 * (2 * 20) ** 2)
+    monkeypatch.setattr(search, "LARGEST_FACTORS", 8 * 3 * (2 * 20) ** 2)
     fitted = choosing().fit(X, y)
     assert max(fitted.plan_.overlaps) == 1
     assert max(len(expert.rows) for expert in fitted.experts_) <= 40
@@ -673,7 +668,8 @@ def test_43_where_memory_runs_out_the_old_model_remains_and_smaller_experts_fit(
 KILLED = """
 import os, sys, time
 import numpy as np
-from manygp import ManyGPRegressor, fitting
+from manygp import ManyGPRegressor
+from manygp.training import fitting
 data, folder, workers = sys.argv[1:]
 fitting.WORTH_PROCESSES, fitting.FIRST_EXPERTS, fitting.BATCH_EXPERTS = -1.0, 1, 2
 fit_batch = fitting._fit_batch

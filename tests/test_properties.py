@@ -20,21 +20,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import kernels as sk
 
 from manygp import ManyGPRegressor
-from manygp.aggregation import AGGREGATIONS
-from manygp.calibration import CALIBRATIONS
-from manygp.fitting import PULLS
-from manygp.kernels import (
-    RBF,
-    Constant,
-    Linear,
-    Matern,
-    Periodic,
-    RationalQuadratic,
-    Sum,
-    White,
-)
-from manygp.partition import PARTITIONS
-from manygp.weighting import WEIGHTINGS
+from manygp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, Sum, White
+from manygp.rules.aggregation import AGGREGATIONS
+from manygp.rules.calibration import CALIBRATIONS
+from manygp.rules.partition import PARTITIONS
+from manygp.rules.weighting import WEIGHTINGS
+from manygp.training.fitting import PULLS
 
 # Errors that name what is wrong. Any other is a leak from within.
 CLEAR = re.compile(

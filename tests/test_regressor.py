@@ -10,15 +10,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info
 
 from manygp import ManyGPRegressor
-from manygp.aggregation import AGGREGATIONS, normalise
-from manygp.calibration import CALIBRATIONS
-from manygp.committee import BLOCK_ROWS
-from manygp.fitting import PULLS
+from manygp.committee.committee import BLOCK_ROWS
 from manygp.kernels import Matern, White
-from manygp.labels import LABELS
-from manygp.partition import PARTITIONS
-from manygp.types import Gaussian
-from manygp.weighting import WEIGHTINGS
+from manygp.rules.aggregation import AGGREGATIONS, normalise
+from manygp.rules.calibration import CALIBRATIONS
+from manygp.rules.labels import LABELS
+from manygp.rules.partition import PARTITIONS
+from manygp.rules.records import Gaussian
+from manygp.rules.weighting import WEIGHTINGS
+from manygp.training.fitting import PULLS
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (120, 2))
@@ -141,7 +141,7 @@ def test_a_mean_alone_computes_no_variance(rules, monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("a variance was computed")
 
-    monkeypatch.setattr("manygp.expert._whiten", refuse)
+    monkeypatch.setattr("manygp.gp.expert._whiten", refuse)
     assert_allclose(fitted.predict(FEW), expected, rtol=1e-12)
     with pytest.raises(AssertionError, match="a variance was computed"):  # so the patch bites
         fitted.predict(FEW, return_std=True)

@@ -14,14 +14,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manygp import ManyGPRegressor, fitting
-from manygp.aggregation import AGGREGATIONS
-from manygp.calibration import CALIBRATIONS, Information
-from manygp.fitting import PULLS
+from manygp import ManyGPRegressor
 from manygp.kernels import RBF, Constant, Matern, White
-from manygp.partition import PARTITIONS
 from manygp.regressor import PRIOR_MEANS
-from manygp.weighting import WEIGHTINGS, Softmax
+from manygp.rules.aggregation import AGGREGATIONS
+from manygp.rules.calibration import CALIBRATIONS, Information
+from manygp.rules.partition import PARTITIONS
+from manygp.rules.weighting import WEIGHTINGS, Softmax
+from manygp.training import fitting
+from manygp.training.fitting import PULLS
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (90, 2))

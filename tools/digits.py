@@ -46,8 +46,12 @@ def digest(*arrays):
 def rows(task, small):
     data = load(task, 0, n_rows=SMALL.get(task) if small else None)
     halves = split(data, 0)
-    return halves if not small else halves._replace(
-        X_train=halves.X_train[:800], y_train=halves.y_train[:800], X_test=halves.X_test[:800]
+    return (
+        halves
+        if not small
+        else halves._replace(
+            X_train=halves.X_train[:800], y_train=halves.y_train[:800], X_test=halves.X_test[:800]
+        )
     )
 
 

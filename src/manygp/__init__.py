@@ -2,8 +2,8 @@
 
 from importlib.metadata import version
 
-from manygp.container import ModelFileError
 from manygp.regressor import ManyGPRegressor
+from manygp.storage.container import ModelFileError
 
 __all__ = ["ManyGPRegressor", "ModelFileError", "__version__", "load"]
 __version__ = version("manygp")

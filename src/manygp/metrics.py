@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from manygp.types import Array
+from manygp.arrays import Array
 
 # Bins of the reliability diagram and of ENCE.
 N_BINS = 10

@@ -12,17 +12,18 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from manygp import budget, fitting, persistence, progress, scaling, validation
-from manygp.aggregation import DEPENDENT
-from manygp.checkpoint import Checkpoint
-from manygp.container import ModelFileError
-from manygp.conversion import as_kernel
-from manygp.judging import Space
-from manygp.kernel import split_noise
-from manygp.kernels import default_kernel
-from manygp.labels import LABELS
-from manygp.likelihood import TrainingData
-from manygp.parameters import (
+from manygp import scaling, validation
+from manygp.gp.likelihood import TrainingData
+from manygp.kernels.base import split_noise
+from manygp.kernels.catalogue import default_kernel
+from manygp.kernels.conversion import as_kernel
+from manygp.model import Predictor
+from manygp.rules.aggregation import DEPENDENT
+from manygp.rules.combine import choose
+from manygp.rules.labels import LABELS
+from manygp.rules.partition import PARTITIONS
+from manygp.runtime import progress
+from manygp.settings import (
     alpha_of,
     check_raw_targets,
     identity_of,
@@ -30,10 +31,12 @@ from manygp.parameters import (
     scalings_of,
     space_of,
 )
-from manygp.partition import PARTITIONS
-from manygp.predictor import Predictor
-from manygp.rules import choose
-from manygp.training import Trained, train
+from manygp.storage import model_file
+from manygp.storage.container import ModelFileError
+from manygp.training import budget, fitting
+from manygp.training.checkpoint import Checkpoint
+from manygp.training.pipeline import Trained, train
+from manygp.training.scores import Space
 
 PRIOR_MEANS: dict[Any, bool] = {"zero": False, "constant": True}
 
@@ -124,7 +127,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         How many experts are asked about a row; None for all.
     calibration_report_ : CalibrationReport or None
         What was chosen by leave-one-out, and the score of each alternative; None if there was
-        nothing to choose. `manygp.plotting.CalibrationDisplay` draws it.
+        nothing to choose. `manygp.display.CalibrationDisplay` draws it.
     plan_ : Plan
         The size of experts, what was to be compared and, with `time_budget` or `verbose`, the
         estimated seconds and bytes.
@@ -290,7 +293,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
                 self.n_jobs, progress.bar if self.verbose else progress.silent, checkpoint
             ),
         )
-        fitted = {name: getattr(self, name) for name in persistence.FITTED}
+        fitted = {name: getattr(self, name) for name in model_file.FITTED}
         return self._take(trained, plan, x_scaling, y_scaling, fitted, None)
 
     def _take(
@@ -347,9 +350,9 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         trained = Trained(
             self._committee, self._choice, self.calibration_report_, self.kernel_, self._alone
         )
-        persistence.write(
+        model_file.write(
             path,
-            persistence.Saved(
+            model_file.Saved(
                 parameters,
                 self._fitted,
                 self.n_features_in_ if names is None else list(names),
@@ -374,7 +377,7 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         ModelFileError
             If the file is damaged, altered, written by a newer version, or no model at all.
         """
-        saved = persistence.read(path)
+        saved = model_file.read(path)
         try:
             model = cls(**saved.parameters)
             model._space()

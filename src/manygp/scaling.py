@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manygp.types import Array
+from manygp.arrays import Array
 
 
 class Scaling(NamedTuple):

@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from manygp.types import Array
+from manygp.arrays import Array
 
 # Squares of larger numbers, over a small length-scale, overflow.
 LARGEST = 1e100

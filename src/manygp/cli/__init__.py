@@ -18,7 +18,7 @@ except ImportError as error:
 
 from manygp.cli.bench import bench
 from manygp.cli.models import evaluate, fit, info, plot, predict, require_matplotlib, verify
-from manygp.parallel import WorkerKilledError
+from manygp.runtime.parallel import WorkerKilledError
 
 INTERRUPTED = 130
 

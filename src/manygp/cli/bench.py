@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from manygp.datasets import SYNTHETIC_TASKS
 from manygp.datasets import TASKS as KNOWN_TASKS
-from manygp.labels import LABELS
+from manygp.rules.labels import LABELS
 
 
 def _among(known: Iterable[str]) -> Callable[..., tuple[str, ...] | None]:

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import numpy as np
 
-from manygp.labels import LABELS
-from manygp.words import counted
+from manygp.rules.labels import LABELS
+from manygp.runtime.words import counted
 
 if TYPE_CHECKING:  # else imported by the commands that need them: help should be quick
     from manygp import ManyGPRegressor
-    from manygp.encoding import Encoding
-    from manygp.kernel import Kernel
-    from manygp.types import Array
+    from manygp.arrays import Array
+    from manygp.kernels.base import Kernel
+    from manygp.tables.encoding import Encoding
 
 PICTURES = ("png", "svg", "pdf")
 # What a write says that finds no room.
@@ -41,7 +41,7 @@ class File(click.Path):
 
 
 def _read_kernel(context: object, parameter: object, value: str | None) -> Kernel | None:
-    from manygp.grammar import parse_kernel
+    from manygp.kernels.text import parse_kernel
 
     try:
         return None if value is None else parse_kernel(value)
@@ -149,7 +149,7 @@ def fit(
     that were left out.
     """  # fmt: skip
     from manygp import ManyGPRegressor, metrics
-    from manygp.tabular import read_training
+    from manygp.tables.training_rows import read_training
 
     _require_place(output, data)
     _require_report(report, data, output)
@@ -179,7 +179,7 @@ def fit(
     with _naming(output):
         model.save(output)
     if report is not None:
-        from manygp.report import write_report
+        from manygp.display.report import write_report
 
         with _naming(report):
             write_report(model, report, name=output.name)
@@ -219,8 +219,8 @@ def predict(model: Path, data: Path, output: str, coverage: float) -> None:
     It writes the columns mean, std, and lower and upper, the ends of the interval. Columns of
     DATA are matched by name, and others ignored. DATA may be larger than memory.
     """  # fmt: skip
-    from manygp.tabular import read_features
-    from manygp.writing import open_writer
+    from manygp.tables.training_rows import read_features
+    from manygp.tables.writing import open_writer
 
     if output != "-":
         _require_place(Path(output), model, data)
@@ -270,7 +270,7 @@ def evaluate(
     scores = _scores(y, mean, std)
     scores["coverage"] = float(np.mean((lower <= y) & (y <= upper)))
     if report is not None:
-        from manygp.report import Tested, write_report
+        from manygp.display.report import Tested, write_report
 
         tested = Tested(y, mean, std, lower, upper, coverage, data.name)
         with _naming(report):
@@ -309,8 +309,8 @@ def plot(model: Path, data: Path | None, output: Path, kind: str, target: str | 
     import matplotlib
 
     matplotlib.use("Agg")
-    from manygp.files import replacing
-    from manygp.plotting import CalibrationDisplay, PosteriorDisplay, ReliabilityDisplay
+    from manygp.display.plots import CalibrationDisplay, PosteriorDisplay, ReliabilityDisplay
+    from manygp.runtime.files import replacing
 
     if data is not None and kind != "reliability":
         raise click.UsageError(f"--kind {kind} is about the model alone; leave {data} out")
@@ -357,12 +357,13 @@ def info(model: Path, as_json: bool) -> None:
     manygp info price.manygp
     manygp info price.manygp --json
     """  # fmt: skip
-    from manygp import ManyGPRegressor, persistence, plain
-    from manygp.grammar import parse_kernel
-    from manygp.report import formula
-    from manygp.tables import listed
+    from manygp import ManyGPRegressor
+    from manygp.display.report import formula
+    from manygp.kernels.text import parse_kernel
+    from manygp.storage import codec, model_file
+    from manygp.tables.base import listed
 
-    manifest, default = persistence.check(model), ManyGPRegressor().get_params()
+    manifest, default = model_file.check(model), ManyGPRegressor().get_params()
     arrays = manifest["arrays"]
     columns, table = manifest["columns"], manifest["table"]
     facts = {
@@ -384,7 +385,7 @@ def info(model: Path, as_json: bool) -> None:
         "parameters": {
             name: value
             for name, value in manifest["parameters"].items()
-            if value != plain.encode(name, default.get(name))
+            if value != codec.encode(name, default.get(name))
         },
     }
     if as_json:
@@ -436,7 +437,7 @@ def _load(path: Path) -> ManyGPRegressor:
 
 def _encoding(model: ManyGPRegressor, path: Path) -> Encoding:
     """How the columns of a table become those of a model."""
-    from manygp.encoding import Column, Encoding
+    from manygp.tables.encoding import Column, Encoding
 
     names = getattr(model, "feature_names_in_", None)
     if model._table is not None:
@@ -473,7 +474,7 @@ def _tested(
     model: ManyGPRegressor, path: Path, data: Path, target: str | None, reach: float
 ) -> tuple[Array, Array]:
     """Targets (N,) of a table, and the answers (4, N)."""
-    from manygp.tabular import read_evaluation
+    from manygp.tables.training_rows import read_evaluation
 
     encoding = _encoding(model, path)
     target = target or (model._table or {}).get("target")

@@ -9,12 +9,12 @@ from time import perf_counter
 import matplotlib
 
 from manygp import ManyGPRegressor
+from manygp.arrays import Array
 from manygp.datasets import Split, load, split
+from manygp.display.plots import CalibrationDisplay, ReliabilityDisplay
 from manygp.experiments.figures import draw_posteriors
 from manygp.experiments.published import published
 from manygp.metrics import ence, nll, rmse
-from manygp.plotting import CalibrationDisplay, ReliabilityDisplay
-from manygp.types import Array
 
 MODELS = {
     "manygp": None,  # the default of this library, which the paper does not have

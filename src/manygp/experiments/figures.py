@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from manygp.datasets import load, split
+from manygp.display.plots import PosteriorDisplay, ReliabilityDisplay
 from manygp.experiments.grid import (
     POINTS,
     POINTS_OF_TASK,
@@ -18,7 +19,6 @@ from manygp.experiments.grid import (
 )
 from manygp.experiments.tables import summarise
 from manygp.metrics import ReliabilityCurve
-from manygp.plotting import PosteriorDisplay, ReliabilityDisplay
 from manygp.regressor import ManyGPRegressor
 
 RELIABILITY = {

@@ -13,13 +13,14 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from manygp import datasets
-from manygp.data_files import DATA_FILES
-from manygp.files import write_atomically
-from manygp.labels import LABELS
+from manygp.arrays import Array
+from manygp.datasets.files import DATA_FILES
 from manygp.metrics import ence, nll, reliability_curve, rmse
 from manygp.regressor import ManyGPRegressor
-from manygp.rules import Rules
-from manygp.types import Array, ExpertPredictions
+from manygp.rules.combine import Rules
+from manygp.rules.labels import LABELS
+from manygp.rules.records import ExpertPredictions
+from manygp.runtime.files import write_atomically
 
 PAPER_TASKS = (
     "ackley", "levy", "rastrigin", "rosenbrock", "concrete", "airfoil", "parkinsons", "power",

@@ -14,12 +14,12 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 
-from manygp.fitting import Run, fit_shared
-from manygp.kernel import Sum, metric, split_noise
-from manygp.kernels import default_kernel
-from manygp.likelihood import TrainingData
+from manygp.arrays import Array
+from manygp.gp.likelihood import TrainingData
+from manygp.kernels.base import Sum, metric, split_noise
+from manygp.kernels.catalogue import default_kernel
 from manygp.regressor import ManyGPRegressor
-from manygp.types import Array
+from manygp.training.fitting import Run, fit_shared
 
 NEIGHBOURS = 400
 INDUCING, STEPS, BATCH = 512, 1000, 1024

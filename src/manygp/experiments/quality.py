@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp import datasets
-from manygp.data_files import DATA_FILES
+from manygp.datasets.files import DATA_FILES
+from manygp.display.page import Table
 from manygp.experiments.grid import PAPER_TASKS, Configuration, Store
 from manygp.experiments.peers import PEERS, Missing
 from manygp.experiments.processes import run_alone
 from manygp.experiments.published import published
-from manygp.files import write_atomically
 from manygp.metrics import coverage, ence, nll, rmse
-from manygp.page import Table
+from manygp.runtime.files import write_atomically
 
 SEEDS = 5
 TIMEOUT = 600

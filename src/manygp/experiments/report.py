@@ -7,12 +7,8 @@ from typing import Any
 
 import matplotlib
 
-from manygp.experiments.figures import (
-    RELIABILITY,
-    draw_posteriors,
-    draw_reliability,
-    draw_sizes,
-)
+from manygp.display.page import Table, as_html, figure, page
+from manygp.experiments.figures import RELIABILITY, draw_posteriors, draw_reliability, draw_sizes
 from manygp.experiments.grid import PAPER_TASKS, REGIMES, TASKS
 from manygp.experiments.tables import (
     as_csv,
@@ -22,8 +18,7 @@ from manygp.experiments.tables import (
     summarise,
     tidy,
 )
-from manygp.files import write_atomically
-from manygp.page import Table, as_html, figure, page
+from manygp.runtime.files import write_atomically
 
 REGIME_TITLES = {
     "independent": "Independent hyperparameters (the paper's)",

@@ -16,15 +16,15 @@ import numpy as np
 from joblib.externals.loky import get_reusable_executor
 
 from manygp import datasets
-from manygp.data_files import DATA_FILES
+from manygp.arrays import Array
+from manygp.datasets.files import DATA_FILES
+from manygp.display.page import Table
 from manygp.experiments.grid import Configuration, Store
 from manygp.experiments.peers import PEERS, Missing, sklearn_gpr
 from manygp.experiments.processes import run_alone
-from manygp.files import write_atomically
 from manygp.metrics import nll, rmse
-from manygp.page import Table
-from manygp.parallel import n_workers
-from manygp.types import Array
+from manygp.runtime.files import write_atomically
+from manygp.runtime.parallel import n_workers
 
 # Rows of the synthetic tasks, from the smallest: what is too much for a model is so from there on.
 SIZES = {"synthetic-10k": 10_000, "synthetic-100k": 100_000, "synthetic-1m": 1_000_000}

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from manygp.display.page import Table
 from manygp.experiments.grid import POINTS, POINTS_OF_TASK
 from manygp.experiments.published import published, published_cells
-from manygp.page import Table
 
 METRICS = ("rmse", "nll", "ence")
 # The paper's names of what we measure in seconds.

@@ -1,0 +1,27 @@
+"""Regression tasks with known answers, and the split that every experiment uses."""
+
+from manygp.datasets.tasks import (
+    SYNTHETIC_TASKS,
+    TASKS,
+    Dataset,
+    Split,
+    ackley,
+    levy,
+    load,
+    rastrigin,
+    rosenbrock,
+    split,
+)
+
+__all__ = [
+    "SYNTHETIC_TASKS",
+    "TASKS",
+    "Dataset",
+    "Split",
+    "ackley",
+    "levy",
+    "load",
+    "rastrigin",
+    "rosenbrock",
+    "split",
+]

@@ -1,0 +1,196 @@
+"""Regression tasks with known answers, and the split that every experiment uses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from manygp.arrays import Array
+from manygp.datasets import files
+from manygp.datasets.files import DATA_FILES
+from manygp.scaling import to_standard, to_unit_cube
+
+NOISE_STD = 0.5
+
+
+class Dataset(NamedTuple):
+    """A named regression task in its original units: X of shape (n, d), y of shape (n,)."""
+
+    name: str
+    X: Array
+    y: Array
+
+
+class Split(NamedTuple):
+    """Scaled halves of a data set: X of shape (n, d), y of shape (n,)."""
+
+    X_train: Array
+    y_train: Array
+    X_test: Array
+    y_test: Array
+
+
+class SyntheticTask(NamedTuple):
+    """A test function, and the box [low, high]^n_features that its inputs are drawn from."""
+
+    function: Callable[[Array], Array]
+    n_features: int
+    n_rows: int
+    low: float
+    high: float
+
+
+def ackley(X: Array) -> Array:
+    """Ackley's function: a bowl covered in ripples; minimum 0 at the origin.
+
+    ``20 + e - 20 exp(-0.2 sqrt(mean x^2)) - exp(mean cos(2 pi x))``, means over the d features.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    bowl: Array = 20 * np.exp(-0.2 * np.sqrt(np.mean(X**2, axis=1)))
+    ripples: Array = np.exp(np.mean(np.cos(2 * np.pi * X), axis=1))
+    return 20 + np.e - bowl - ripples
+
+
+def levy(X: Array) -> Array:
+    """Levy's function: waves along each feature; minimum 0 at (1, ..., 1).
+
+    With ``w = 1 + (x - 1) / 4``: ``sin^2(pi w_1)
+    + sum_{i<d} (w_i - 1)^2 (1 + 10 sin^2(pi w_i + 1)) + (w_d - 1)^2 (1 + sin^2(2 pi w_d))``.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    w = 1 + (X - 1) / 4
+    inner, last = w[:, :-1], w[:, -1]
+    waves: Array = np.sum((inner - 1) ** 2 * (1 + 10 * np.sin(np.pi * inner + 1) ** 2), axis=1)
+    ends: Array = np.sin(np.pi * w[:, 0]) ** 2
+    ends += (last - 1) ** 2 * (1 + np.sin(2 * np.pi * last) ** 2)
+    return waves + ends
+
+
+def rastrigin(X: Array) -> Array:
+    """Rastrigin's function: a parabola with a regular grid of minima; 0 at the origin.
+
+    ``10 d + sum (x^2 - 10 cos(2 pi x))``, the sum over the d features.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    value: Array = np.sum(10 + X**2 - 10 * np.cos(2 * np.pi * X), axis=1)
+    return value
+
+
+def rosenbrock(X: Array) -> Array:
+    """Rosenbrock's function: a narrow curved valley; minimum 0 at (1, ..., 1).
+
+    ``sum_{i<d} 100 (x_{i+1} - x_i^2)^2 + (1 - x_i)^2``.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    here, following = X[:, :-1], X[:, 1:]
+    value: Array = np.sum(100 * (following - here**2) ** 2 + (1 - here) ** 2, axis=1)
+    return value
+
+
+SYNTHETIC_TASKS: dict[str, SyntheticTask] = {
+    "ackley": SyntheticTask(ackley, n_features=10, n_rows=5_000, low=-10, high=10),
+    "ackley1d": SyntheticTask(ackley, n_features=1, n_rows=500, low=-10, high=10),
+    "levy": SyntheticTask(levy, n_features=10, n_rows=5_000, low=-10, high=10),
+    "rastrigin": SyntheticTask(rastrigin, n_features=10, n_rows=5_000, low=-5.12, high=5.12),
+    "rosenbrock": SyntheticTask(rosenbrock, n_features=50, n_rows=50_000, low=-5, high=10),
+}
+
+
+TASKS = (*SYNTHETIC_TASKS, *DATA_FILES)
+
+
+def load(
+    name: str,
+    random_state: int | np.random.Generator = 0,
+    n_rows: int | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+) -> Dataset:
+    """The data set of that name.
+
+    Parameters
+    ----------
+    name : str
+        One of `TASKS`.
+    random_state : int or Generator
+        For a synthetic task: draws the inputs, uniform on the task's box, and the noise, with
+        variance 0.25.
+    n_rows : int, optional
+        For a synthetic task: the number of rows to draw; by default as many as it says.
+    data_dir : path, optional
+        For a real data set: the folder of its file. By default the folder that the environment
+        variable MANYGP_DATA names, else a cache into which the file is downloaded once.
+
+    Returns
+    -------
+    Dataset
+    """
+    if name in DATA_FILES:
+        table = files.read(name, data_dir)
+        return Dataset(name, table[:, :-1], table[:, -1])
+    if name not in SYNTHETIC_TASKS:
+        raise ValueError(f"unknown data set {name!r}; known are {', '.join(TASKS)}")
+    task = SYNTHETIC_TASKS[name]
+    rng = np.random.default_rng(random_state)
+    n = task.n_rows if n_rows is None else n_rows
+    X = rng.uniform(task.low, task.high, (n, task.n_features))
+    return Dataset(name, X, task.function(X) + rng.normal(0, NOISE_STD, n))
+
+
+def split(dataset: Dataset, seed: int) -> Split:
+    """Random halves for training and testing, scaled with what the training half knows.
+
+    Inputs go to [0, 1]^d by the training half's minimum and maximum (test rows may fall
+    outside), targets are standardised by its mean and standard deviation. A feature or target
+    that is constant in the training half is only shifted.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        At least 2 rows. Of an odd number, the test half gets one row more.
+    seed : int
+        Chooses the halves.
+
+    Returns
+    -------
+    Split
+    """
+    X, y = dataset.X, dataset.y
+    if len(y) < 2:
+        raise ValueError(f"a split needs at least 2 rows; {dataset.name!r} has {len(y)}")
+    order = np.random.default_rng(seed).permutation(len(y))
+    train, test = order[: len(y) // 2], order[len(y) // 2 :]
+
+    X = to_unit_cube(X[train]).apply(X)
+    y = to_standard(y[train, None]).apply(y[:, None])[:, 0]
+    return Split(X[train], y[train], X[test], y[test])

@@ -1,0 +1,312 @@
+"""Displays in scikit-learn's style: they hold numbers, and draw them when asked.
+
+Matplotlib is imported only when a display makes its own figure.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manygp.arrays import Array
+from manygp.metrics import ReliabilityCurve, reliability_curve
+from manygp.training.search import Alternative, CalibrationReport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart; blue is the aggregate's.
+BLUE = "#0072B2"
+COLOURS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_MARKERS = "osD^vP"
+_DIAGONAL = "manygp-diagonal"
+
+
+@dataclass(eq=False)
+class ReliabilityDisplay:
+    """Reliability diagram: observed against predicted error, bin by bin.
+
+    Several models may share one axes: pass the first display's ``ax_`` to the next.
+
+    Parameters
+    ----------
+    curve : ReliabilityCurve
+        The numbers to draw.
+    name : str, optional
+        Name of the model in the legend.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        What `plot` has drawn on.
+    """
+
+    curve: ReliabilityCurve
+    name: str | None = None
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure | SubFigure = field(init=False, repr=False)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        mean: ArrayLike,
+        std: ArrayLike,
+        *,
+        n_bins: int = 10,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **line_kw: Any,
+    ) -> Self:
+        """Draw the diagram of predictions; the first three are array-likes of shape (n,)."""
+        return cls(reliability_curve(y_true, mean, std, n_bins), name).plot(ax, **line_kw)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        n_bins: int = 10,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **line_kw: Any,
+    ) -> Self:
+        """Draw the diagram of ``estimator.predict(X, return_std=True)``; X (n, d), y (n,).
+
+        Without a ``name``, the legend shows the estimator's class.
+        """
+        mean, std = estimator.predict(X, return_std=True)
+        name = type(estimator).__name__ if name is None else name
+        return cls.from_predictions(y, mean, std, n_bins=n_bins, name=name, ax=ax, **line_kw)
+
+    def plot(self, ax: Axes | None = None, **line_kw: Any) -> Self:
+        """Draw on ``ax``, or on a new figure; ``line_kw`` goes to ``Axes.plot``."""
+        ax = _new_axes(5.0, 5.0) if ax is None else ax
+        if not any(line.get_gid() == _DIAGONAL for line in ax.lines):
+            lighten(ax)
+            ax.axline((0, 0), slope=1, color="0.4", ls="--", lw=1, label="ideal", gid=_DIAGONAL)
+            ax.set_prop_cycle(color=(BLUE, *COLOURS), marker=tuple(_MARKERS))
+            ax.set(xlabel="RMV (predicted)", ylabel="RMSE (observed)", aspect="equal")
+        ax.plot(self.curve.rmv, self.curve.rmse, **{"label": self.name, **line_kw})
+        # dataLim has seen every curve drawn so far, whichever display drew it.
+        top = 1.05 * max(ax.dataLim.max)
+        ax.set(xlim=(0, top), ylim=(0, top))
+        ax.legend(frameon=False)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+class ExpertCurve(NamedTuple):
+    """One expert's latent posterior along a line; all of shape (N,)."""
+
+    mean: Array
+    std: Array
+    calibrated_std: Array
+
+
+@dataclass(eq=False)
+class PosteriorDisplay:
+    """The posterior of a model of one input, with its experts' and the effect of calibration.
+
+    Bands show the latent function's mean +- 1 standard deviation: light before calibration,
+    darker after.
+
+    Parameters
+    ----------
+    x : ndarray of shape (N,)
+        Inputs, increasing.
+    mean, std : ndarray of shape (N,)
+        The aggregated posterior.
+    uncalibrated_std : ndarray of shape (N,), optional
+        Standard deviation of the aggregate of uncalibrated experts.
+    experts : list of ExpertCurve
+        The experts' posteriors at x.
+    x_train, y_train : ndarray of shape (n,), optional
+        Training data.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        What `plot` has drawn on.
+    """
+
+    x: Array
+    mean: Array
+    std: Array
+    uncalibrated_std: Array | None = None
+    experts: list[ExpertCurve] = field(default_factory=list)
+    x_train: Array | None = None
+    y_train: Array | None = None
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure | SubFigure = field(init=False, repr=False)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: Any,
+        X: Any,
+        *,
+        X_train: Any = None,
+        y_train: ArrayLike | None = None,
+        ax: Axes | None = None,
+        show_experts: bool = True,
+    ) -> Self:
+        """Draw a fitted model's posterior at X (N, 1), and the training data if given."""
+        if (X_train is None) != (y_train is None):
+            raise ValueError("X_train and y_train must be given together")
+        x = _only_column(X, "X")
+        order = np.argsort(x, kind="stable")
+        mean, std = model.predict(X, return_std=True, latent=True)
+        uncalibrated = copy(model).set_params(calibration="none")  # the same experts
+        _, before = uncalibrated.predict(X, return_std=True, latent=True)
+        calibrates = not np.array_equal(before, std)
+        own = model.predict_experts(X)
+        own_std = np.sqrt(own.variance)
+        curves = zip(own.mean, own_std, own_std * np.sqrt(model.calibration_ratio(X)), strict=True)
+        return cls(
+            x=x[order],
+            mean=mean[order],
+            std=std[order],
+            uncalibrated_std=before[order] if calibrates else None,
+            experts=[ExpertCurve(*(values[order] for values in curve)) for curve in curves],
+            x_train=None if X_train is None else _only_column(X_train, "X_train"),
+            y_train=None if y_train is None else np.ravel(y_train),
+        ).plot(ax, show_experts)
+
+    def plot(self, ax: Axes | None = None, show_experts: bool = True) -> Self:
+        """Draw on ``ax``, or on a new figure.
+
+        The legend stands to the right of the axes; a figure made with ``layout="constrained"``
+        leaves room for it.
+        """
+        ax = _new_axes(8.0, 4.0) if ax is None else ax
+        lighten(ax)
+
+        def band(mean: Array, std: Array, colour: str, alpha: float, label: str = "") -> None:
+            area = ax.fill_between(self.x, mean - std, mean + std, label=label)
+            area.set(color=colour, alpha=alpha, linewidth=0)
+
+        experts = self.experts if show_experts else []
+        # Beyond the palette colours repeat, and a label could not tell experts apart.
+        named = len(experts) <= len(COLOURS)
+        for number, (expert, colour) in enumerate(zip(experts, cycle(COLOURS), strict=False), 1):
+            band(expert.mean, expert.std, colour, 0.12)
+            band(expert.mean, expert.calibrated_std, colour, 0.25)
+            label = f"expert {number}" if named else None
+            ax.plot(self.x, expert.mean, color=colour, linewidth=1.2, label=label)
+        if not named:
+            ax.plot([], [], color="0.5", linewidth=1.2, label=f"{len(experts)} experts")
+
+        if self.uncalibrated_std is None:
+            band(self.mean, self.std, BLUE, 0.4, "± 1 std")
+        else:
+            band(self.mean, self.uncalibrated_std, BLUE, 0.2, "± 1 std, uncalibrated")
+            band(self.mean, self.std, BLUE, 0.4, "± 1 std, calibrated")
+        ax.plot(self.x, self.mean, color=BLUE, linewidth=2, label="aggregate")
+        if self.x_train is not None and self.y_train is not None:
+            dots = ax.scatter(self.x_train, self.y_train, s=14, zorder=3, label="training data")
+            dots.set(facecolor="white", edgecolor="0.25", linewidth=0.7)
+        ax.set(xlabel="x", ylabel="y", xmargin=0)
+        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+@dataclass(eq=False)
+class CalibrationDisplay:
+    """What a model has chosen by leave-one-out: the NLL of each value that it compared.
+
+    One panel per parameter, each with its own scale; the chosen value is filled.
+
+    Parameters
+    ----------
+    report : CalibrationReport
+        The numbers to draw.
+
+    Attributes
+    ----------
+    axes_, figure_ : list of matplotlib Axes, and Figure
+        What `plot` has drawn on.
+    """
+
+    report: CalibrationReport
+    axes_: list[Axes] = field(init=False, repr=False)
+    figure_: Figure | SubFigure = field(init=False, repr=False)
+
+    @classmethod
+    def from_estimator(cls, model: Any, *, figure: Figure | SubFigure | None = None) -> Self:
+        """Draw the choices of a fitted model."""
+        report = getattr(model, "calibration_report_", None)
+        if report is None or not report.alternatives:
+            raise ValueError(
+                "the model has chosen nothing by leave-one-out: it is not fitted, has one expert, "
+                "or none of its parameters is 'auto'"
+            )
+        return cls(report).plot(figure)
+
+    def plot(self, figure: Figure | SubFigure | None = None) -> Self:
+        """Draw on ``figure``, or on a new one."""
+        panels: dict[str, list[Alternative]] = {}
+        for one in self.report.alternatives:
+            panels.setdefault(one.parameter, []).append(one)
+        figure = _new_axes(1.9 * len(panels), 2.8).figure if figure is None else figure
+        figure.clear()
+        self.axes_ = list(figure.subplots(1, len(panels), squeeze=False)[0])
+        for ax, (name, alternatives) in zip(self.axes_, panels.items(), strict=True):
+            lighten(ax)
+            ordered = alternatives  # names stand as they were compared, numbers in their order
+            if all(isinstance(one.value, int | float) for one in alternatives):
+                sign = -1 if name == "pull" else 1  # the simpler first
+                ordered = sorted(alternatives, key=lambda one: sign * one.value)
+            heights = [one.nll for one in ordered]
+            ax.plot(heights, color="0.7", lw=1)
+            for i, one in enumerate(ordered):
+                face = BLUE if one.chosen else "white"
+                ax.plot(i, one.nll, "o", color=BLUE, markerfacecolor=face)
+            labels = [short(one.value) for one in ordered]
+            ax.set_xticks(range(len(ordered)), labels)
+            ax.set(title=name, xlim=(-0.5, len(ordered) - 0.5))
+            ax.margins(y=0.15)
+            ax.tick_params(labelsize="small")
+        self.axes_[0].set_ylabel("leave-one-out NLL")
+        self.figure_ = figure
+        return self
+
+
+def short(value: Any) -> str:
+    if isinstance(value, int | float):
+        return "∞" if value == np.inf else f"{value:.3g}"
+    return str(value)
+
+
+def _new_axes(width: float, height: float) -> Axes:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError('plotting needs matplotlib: pip install "manygp[plot]"') from error
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def lighten(ax: Axes) -> None:
+    ax.grid(color="0.92")
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _only_column(X: Any, name: str) -> Array:
+    """The values (n,) of X (n, 1)."""
+    values = np.asarray(X, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != 1:
+        raise ValueError(
+            f"{name} must have one column, shape (n, 1), to be drawn along a line; "
+            f"got shape {values.shape}"
+        )
+    return values[:, 0]

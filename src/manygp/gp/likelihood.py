@@ -1,0 +1,181 @@
+"""Log marginal likelihood of one expert and its gradient, on reused workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from manygp.arrays import Array, IndexArray
+from manygp.gp import linalg
+from manygp.kernels.base import Kernel, Sum, Workspace
+
+PADDING = 8
+# Rows of a covariance matrix that are computed at a time, without those left of its diagonal.
+BLOCK_ROWS = 128
+# Tried in turn until the Cholesky factorisation succeeds, relative to the mean prior variance.
+JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
+
+
+class NotPositiveDefiniteError(ValueError):
+    """No jitter of the ladder makes the covariance matrix positive definite."""
+
+
+def psd_root(A: Array) -> Array:
+    """R with R R' = A, positive semi-definite but for rounding, with the least jitter it needs."""
+    for relative in JITTERS:
+        try:
+            return np.linalg.cholesky(A + relative * np.einsum("ii->i", A).mean() * np.eye(len(A)))
+        except np.linalg.LinAlgError:
+            continue
+    values, vectors = np.linalg.eigh(A)
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
+
+
+class Posterior(NamedTuple):
+    """What is needed to predict from n rows with t targets.
+
+    Attributes
+    ----------
+    log_likelihood : float
+    mean : ndarray of shape (t,)
+        Constant prior mean.
+    whitener : ndarray of shape (n', n')
+        Inverse of the lower Cholesky factor of the covariance of y, in Fortran order: a
+        triangular product is twice as fast as a triangular solve. Zeros fill it up to a
+        multiple of PADDING rows: BLAS then treats all columns of a product alike.
+    coefficients : ndarray of shape (n', t)
+        K^-1 (y - mean), filled up in the same way.
+    jitter : float
+        Variance that had to be added to the diagonal.
+    """
+
+    log_likelihood: float
+    mean: Array
+    whitener: Array
+    coefficients: Array
+    jitter: float
+
+
+class Likelihood:
+    """log p(y | X, theta) of a kernel Sum(signal, White) on fixed rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    Y : ndarray of shape (n, t)
+        Targets, independent given the kernel, which they share.
+    alpha : ndarray of shape (n,)
+        Known noise variance of each row, added to the kernel's White.
+    constant_mean : bool
+        Whether the prior mean is the constant of highest likelihood instead of 0.
+    """
+
+    def __init__(self, X: Array, Y: Array, alpha: Array, constant_mean: bool) -> None:
+        self.X, self.Y, self.alpha = X, Y, alpha
+        self.constant_mean = constant_mean
+        self._work = Workspace()
+
+    def posterior(self, kernel: Sum) -> Posterior:
+        """Condition on the rows at the kernel's hyperparameters."""
+        n = len(self.X)
+        n_padded = -(-n // PADDING) * PADDING
+        whitener = np.zeros((n_padded, n_padded), order="F")
+        factor = whitener[:n, :n]
+        jitter = self._factorise(lambda: self._fill(factor, kernel.left), factor, kernel)
+        value, mean, coefficients = self._solve(factor)
+        linalg.invert_triangle(factor)
+        linalg.clear_upper(whitener)
+        padded = np.zeros((n_padded, coefficients.shape[1]))
+        padded[:n] = coefficients
+        return Posterior(value, mean, whitener, padded, jitter)
+
+    def value_and_gradient(self, kernel: Sum) -> tuple[float, Array]:
+        """log p(y | X, theta) and its derivative with respect to kernel.theta, shape (p,)."""
+        self._work.reset((len(self.X), len(self.X)))
+        signal, pullback = kernel.left.vjp(self.X, self._work)
+        K = self._work.take()
+        # K is symmetric, so its transpose is K in LAPACK's order without a copy.
+        self._factorise(lambda: np.copyto(K, signal), K.T, kernel)
+        value, _, coefficients = self._solve(K.T)
+        # dL/dK = (a a' - t K^-1) / 2 is symmetric: its lower triangle doubled, halved diagonal.
+        K_bar = K.T
+        linalg.invert_triangle(K_bar)
+        linalg.multiply_transposed(K_bar)
+        linalg.add_outer(coefficients, K_bar, scale=-float(self.Y.shape[1]))
+        linalg.clear_upper(K_bar)
+        diagonal = np.einsum("ii->i", K_bar)
+        diagonal *= 0.5
+        gradient = pullback(K_bar.T)
+        if kernel.right.free:
+            noise = kernel.right.diag(self.X[:1])[0] * diagonal.sum()
+            gradient = np.append(gradient, noise)
+        return value, gradient
+
+    def _fill(self, K: Array, signal: Kernel) -> None:
+        """Overwrite the lower triangle of K, in Fortran order, with the signal's covariance."""
+        n = len(self.X)
+        for start in range(0, n, BLOCK_ROWS):
+            end = min(n, start + BLOCK_ROWS)
+            self._work.reset((end - start, n - start))
+            K.T[start:end, start:] = signal.cross(self.X[start:end], self.X[start:], self._work)
+        np.einsum("ii->i", K)[:] = signal.diag(self.X)
+
+    def _factorise(self, fill: Callable[[], None], K: Array, kernel: Sum) -> float:
+        """Overwrite K, after `fill` and with noise added, with its factor; returns the jitter."""
+        noise = self.alpha + kernel.right.diag(self.X)
+        for relative in JITTERS:
+            fill()
+            diagonal = np.einsum("ii->i", K)
+            jitter = relative * float(diagonal.mean())
+            diagonal += noise + jitter
+            if linalg.cholesky(K) and np.isfinite(K[-1, -1]):
+                return jitter
+        raise NotPositiveDefiniteError("the covariance matrix is not positive definite")
+
+    def _solve(self, factor: Array) -> tuple[float, Array, Array]:
+        """log p(y), prior mean (t,) and K^-1 (y - mean) of shape (n, t)."""
+        n, t = self.Y.shape
+        if self.constant_mean:
+            # Generalised least squares: the constant that maximises the likelihood.
+            solved = np.ones((n, t + 1), order="F")
+            solved[:, :t] = self.Y
+            linalg.solve_cholesky(factor, solved)
+            coefficients, ones = solved[:, :t], solved[:, t]
+            mean = ones @ self.Y / ones.sum()
+            coefficients -= np.outer(ones, mean)
+        else:
+            mean = np.zeros(t)
+            coefficients = self.Y.copy(order="F")
+            linalg.solve_cholesky(factor, coefficients)
+        log_determinant = 2 * np.log(np.einsum("ii->i", factor)).sum()
+        fit = np.einsum("ij,ij->", self.Y - mean, coefficients)
+        value = -0.5 * (fit + t * (log_determinant + n * np.log(2 * np.pi)))
+        return float(value), mean, coefficients
+
+
+class TrainingData(NamedTuple):
+    """Normalised rows, and what is known about them before any fit.
+
+    Attributes
+    ----------
+    X, Y, alpha : ndarrays of shape (n, d), (n, t), (n,)
+        Inputs, targets and known noise variances.
+    constant_mean : bool
+        See `Likelihood`.
+    """
+
+    X: Array
+    Y: Array
+    alpha: Array
+    constant_mean: bool
+
+    def some(self, rows: IndexArray) -> TrainingData:
+        """Some of the rows."""
+        return self._replace(X=self.X[rows], Y=self.Y[rows], alpha=self.alpha[rows])
+
+    def likelihood(self, rows: IndexArray) -> Likelihood:
+        """Of some of the rows."""
+        return Likelihood(self.X[rows], self.Y[rows], self.alpha[rows], self.constant_mean)

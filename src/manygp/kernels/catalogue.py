@@ -1,0 +1,290 @@
+"""The catalogue of covariance functions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from manygp.arrays import Array
+from manygp.kernels.base import (
+    DEFAULT_BOUNDS,
+    Bounds,
+    Constant,
+    Kernel,
+    LengthScale,
+    Product,
+    Pullback,
+    Sum,
+    White,
+    Workspace,
+)
+
+__all__ = [
+    "RBF",
+    "Constant",
+    "Kernel",
+    "Linear",
+    "Matern",
+    "Periodic",
+    "Product",
+    "RationalQuadratic",
+    "Sum",
+    "White",
+    "default_kernel",
+]
+
+NOTHING = np.empty(0)
+
+# Beyond this squared norm the differences of a matrix product lose too many digits.
+LARGEST_SQUARE = 1e6
+# Rows of one matrix product: with a fixed shape the digits of a row do not depend on how many
+# others there are.
+TILE = 32
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """k(x, x') = offset^2 + x . x'"""
+
+    offset: float = 1.0
+    offset_bounds: Bounds = DEFAULT_BOUNDS
+    parameters: ClassVar = ("offset",)
+
+    def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
+        K = np.matmul(X1, X2.T, out=work.take())
+        K += self.offset**2
+        return K
+
+    def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
+        def pullback(K_bar: Array) -> Array:
+            return np.array([2 * self.offset**2 * K_bar.sum()] if self.free else [])
+
+        return self.cross(X, X, work), pullback
+
+    def diag(self, X: Array) -> Array:
+        return np.einsum("ij,ij->i", X, X) + self.offset**2
+
+
+class Stationary(Kernel):
+    """k(x, x') = profile(r^2) with r^2 = stretch^2 sum_j (x_j - x'_j)^2 / length_scale_j^2.
+
+    One length-scale serves all columns; a sequence holds one per column (ARD).
+    """
+
+    length_scale: LengthScale
+    stretch: float = 1.0
+    parameters: ClassVar[tuple[str, ...]] = ("length_scale",)
+
+    @abstractmethod
+    def profile(self, r2: Array, work: Workspace, slope: bool) -> tuple[Array, Array, Array]:
+        """k(r^2), dk/d(r^2), dk/dlog(shape); the last two are empty where not asked for.
+
+        `r2` may be overwritten.
+        """
+
+    def squared_distances(self, Z1: Array, Z2: Array, out: Array) -> Array:
+        """|z1|^2 + |z2|^2 - 2 z1.z2 as one matrix product of the rows (-2 z1, |z1|^2, 1)."""
+        shift = Z2.mean(axis=0)  # keeps the squares small: less cancellation
+        d = len(shift)
+        left, right = np.ones((len(Z1), d + 2)), np.ones((len(Z2), d + 2))
+        moved = np.subtract(Z2, shift, out=right[:, :d])
+        np.einsum("ij,ij->i", moved, moved, out=right[:, d + 1])
+        if right[:, d + 1].max() > LARGEST_SQUARE:  # where the shift itself would lose digits
+            return cdist(Z1, Z2, "sqeuclidean", out=out)
+        moved = np.subtract(Z1, shift, out=left[:, :d])
+        np.einsum("ij,ij->i", moved, moved, out=left[:, d])
+        moved *= -2
+        step = TILE if len(Z1) % TILE == 0 else len(Z1)
+        tiles = out.reshape(-1, step, len(Z2))
+        np.matmul(left.reshape(-1, step, d + 2), right.T, out=tiles)
+        return np.maximum(out, 0.0, out=out)
+
+    def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
+        scale = self.stretch / np.asarray(self.length_scale)
+        r2 = self.squared_distances(X1 * scale, X2 * scale, work.take())
+        return self.profile(r2, work, slope=False)[0]
+
+    def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
+        Z = X * (self.stretch / np.asarray(self.length_scale))
+        r2 = self.squared_distances(Z, Z, work.take())
+        np.fill_diagonal(r2, 0.0)
+        K, slope, shape_slope = self.profile(r2, work, slope=True)
+
+        def pullback(K_bar: Array) -> Array:
+            gradient = []
+            if "length_scale" in self.free:
+                # dr^2_ik/dlog(length_scale_j) = -2 (z_ij - z_kj)^2, expanded: no (n, n, d) array
+                H = np.multiply(K_bar, slope, out=work.take())
+                HZ = H @ np.hstack([Z, np.ones((len(Z), 1))])
+                sums = HZ[:, -1] + H.sum(axis=0)
+                by_column = 4 * np.einsum("ij,ij->j", Z, HZ[:, :-1]) - 2 * (sums @ (Z * Z))
+                gradient.append(by_column if np.ndim(self.length_scale) else [by_column.sum()])
+            if len(shape_slope) and len(self.free) > len(gradient):
+                gradient.append([np.einsum("ij,ij->", K_bar, shape_slope)])
+            return np.concatenate(gradient) if gradient else np.empty(0)
+
+        return K, pullback
+
+    def diag(self, X: Array) -> Array:
+        return np.ones(len(X))
+
+    def inverse_lengths(self, n_features: int) -> Array:
+        return np.broadcast_to(1 / np.asarray(self.length_scale), n_features)
+
+    def check_columns(self, n_features: int) -> None:
+        if np.ndim(self.length_scale) and np.size(self.length_scale) != n_features:
+            raise ValueError(
+                f"{type(self).__name__} has {np.size(self.length_scale)} length-scales but X has "
+                f"{n_features} columns; give one length-scale, or one per column"
+            )
+
+
+@dataclass(frozen=True)
+class RBF(Stationary):
+    """k = exp(-r^2 / 2)."""
+
+    length_scale: LengthScale = 1.0
+    length_scale_bounds: Bounds = DEFAULT_BOUNDS
+
+    def profile(self, r2: Array, work: Workspace, slope: bool) -> tuple[Array, Array, Array]:
+        r2 *= -0.5
+        k = np.exp(r2, out=r2)
+        return k, np.multiply(k, -0.5, out=work.take()) if slope else NOTHING, NOTHING
+
+
+@dataclass(frozen=True)
+class Matern(Stationary):
+    """Matern kernel of smoothness nu = 1/2, 3/2 or 5/2.
+
+    exp(-r), (1 + r) exp(-r), (1 + r + r^2/3) exp(-r), with r stretched by sqrt(2 nu).
+    """
+
+    length_scale: LengthScale = 1.0
+    length_scale_bounds: Bounds = DEFAULT_BOUNDS
+    nu: float = 2.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"Matern.nu must be 0.5, 1.5 or 2.5, not {self.nu!r}")
+
+    @property
+    def stretch(self) -> float:  # type: ignore[override]
+        return float(np.sqrt(2 * self.nu))
+
+    def squared_distances(self, Z1: Array, Z2: Array, out: Array) -> Array:
+        if self.nu == 0.5:  # not differentiable at 0: the rounding of a matrix product shows
+            return cdist(Z1, Z2, "sqeuclidean", out=out)
+        return super().squared_distances(Z1, Z2, out)
+
+    def profile(self, r2: Array, work: Workspace, slope: bool) -> tuple[Array, Array, Array]:
+        r = np.sqrt(r2, out=work.take())
+        decay = np.negative(r, out=work.take())
+        np.exp(decay, out=decay)
+        s = work.take() if slope else NOTHING
+        if self.nu == 0.5:
+            if slope:  # -decay / (2 r); at r = 0 the difference that it multiplies is 0 too
+                s.fill(0.0)
+                np.divide(decay, r, out=s, where=r > 0)
+                s *= -0.5
+            return decay, s, NOTHING
+        if self.nu == 1.5:
+            if slope:
+                np.multiply(decay, -0.5, out=s)
+            r += 1.0
+            r *= decay
+            return r, s, NOTHING
+        r += 1.0
+        if slope:
+            np.multiply(r, decay, out=s)
+            s *= -1 / 6
+        r2 *= 1 / 3
+        r2 += r
+        r2 *= decay
+        return r2, s, NOTHING
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(Stationary):
+    """k = (1 + r^2 / (2 alpha))^(-alpha)."""
+
+    length_scale: LengthScale = 1.0
+    alpha: float = 1.0
+    length_scale_bounds: Bounds = DEFAULT_BOUNDS
+    alpha_bounds: Bounds = DEFAULT_BOUNDS
+    parameters: ClassVar = ("length_scale", "alpha")
+
+    def profile(self, r2: Array, work: Workspace, slope: bool) -> tuple[Array, Array, Array]:
+        base = np.multiply(r2, 0.5 / self.alpha, out=work.take())
+        base += 1.0
+        log_k = np.log(base, out=work.take())
+        log_k *= -self.alpha
+        k = np.exp(log_k, out=work.take())
+        if not slope:
+            return k, NOTHING, NOTHING
+        half = np.divide(0.5, base, out=base)
+        r2 *= half
+        log_k += r2
+        log_k *= k  # dk/dlog(alpha) = k (r^2 / (2 base) - alpha log(base))
+        half *= k
+        return k, np.negative(half, out=half), log_k
+
+
+@dataclass(frozen=True)
+class Periodic(Kernel):
+    """k = exp(-2 sum_j sin^2(pi (x_j - x'_j) / period) / length_scale^2).
+
+    The sum over columns keeps it positive definite; a function of the Euclidean distance
+    would not be, with more than one column.
+    """
+
+    length_scale: float = 1.0
+    period: float = 1.0
+    length_scale_bounds: Bounds = DEFAULT_BOUNDS
+    period_bounds: Bounds = DEFAULT_BOUNDS
+    parameters: ClassVar = ("length_scale", "period")
+
+    def angles(self, X1: Array, X2: Array) -> Iterator[Array]:
+        for x1, x2 in zip(X1.T, X2.T, strict=True):
+            yield (np.pi / self.period) * np.subtract.outer(x1, x2)
+
+    def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
+        K = work.take()
+        K.fill(0.0)
+        for angle in self.angles(X1, X2):
+            K += np.sin(angle) ** 2
+        K *= -2 / self.length_scale**2
+        return np.exp(K, out=K)
+
+    def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
+        K = self.cross(X, X, work)
+
+        def pullback(K_bar: Array) -> Array:
+            weight = K_bar * K * (4 / self.length_scale**2)
+            by_name = {"length_scale": 0.0, "period": 0.0}
+            for angle in self.angles(X, X):
+                by_name["length_scale"] += float(np.vdot(weight, np.sin(angle) ** 2))
+                by_name["period"] += float(np.vdot(weight, angle * np.sin(2 * angle))) / 2
+            return np.array([by_name[p] for p in self.free])
+
+        return K, pullback
+
+    def diag(self, X: Array) -> Array:
+        return np.ones(len(X))
+
+
+def default_kernel(n_features: int, spread: Array | float = 12**-0.5) -> Sum:
+    """Signal variance times Matern-5/2 with ARD, plus noise, for inputs scaled to [0, 1].
+
+    The length-scales start at the columns' standard deviations, `spread`, times the root of
+    their number, which makes typical distances a few length-scales. By default they are those
+    of uniform columns. Starting far above them, the optimiser gets stuck on a plateau.
+    """
+    scales = np.clip(np.sqrt(n_features) * np.broadcast_to(spread, n_features), 0.02, 1e2)
+    signal = Constant(1.0, (1e-3, 1e3)) * Matern(tuple(scales), (1e-2, 1e3))
+    return signal + White(0.1, (1e-6, 1e1))

@@ -1,0 +1,191 @@
+"""One file of a JSON manifest and plain arrays, in which every changed bit is noticed.
+
+The layout is that of the safetensors format, so that its readers open the file too: the length
+of the header in 8 bytes, a header in JSON (type, shape and place of each array, and as metadata
+the manifest and its checksum), and the arrays one after the other. Nothing in it can be executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import stat
+from os import PathLike
+from typing import IO, Any
+
+import numpy as np
+
+from manygp.arrays import AnyArray
+from manygp.runtime.files import replacing
+from manygp.runtime.memory import physical_memory
+
+SCHEMA = 1
+TYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "I32": np.dtype("<i4")}
+LONGEST_HEADER = 2**24
+
+
+class ModelFileError(ValueError):
+    """A model file that is damaged, altered, too new, or none at all."""
+
+
+def write(
+    path: str | PathLike[str], manifest: dict[str, Any], arrays: dict[str, AnyArray]
+) -> None:
+    """Write a file that is there whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+    manifest : dict
+        Plain JSON. The schema, and checksums of the arrays, are added to it.
+    arrays : dict of ndarray
+        Of float64 or int32, with at most two axes.
+    """
+    codes = {dtype: code for code, dtype in TYPES.items()}
+    stored = {
+        name: np.ascontiguousarray(one, dtype=one.dtype.newbyteorder("<"))
+        for name, one in arrays.items()
+    }
+    described = {
+        name: {
+            "dtype": codes[one.dtype],
+            "shape": list(one.shape),
+            "sha256": hashlib.sha256(_bytes(one)).hexdigest(),
+        }
+        for name, one in stored.items()
+    }
+    text = json.dumps({"schema": SCHEMA, **manifest, "arrays": described}, allow_nan=False)
+    header = _header(text, described)
+    if len(header) > LONGEST_HEADER:
+        raise ValueError("the names of its columns are too long for a model file")
+    with replacing(path) as file:
+        file.write(len(header).to_bytes(8, "little"))
+        file.write(header)
+        for one in stored.values():
+            file.write(_bytes(one))
+
+
+def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """The manifest, and the arrays, read-only.
+
+    No more memory is asked for than the file is long, whatever it claims.
+
+    Raises
+    ------
+    ModelFileError
+        Saying what is wrong with the file.
+    """
+    try:
+        with open(path, "rb", opener=_open) as file:
+            return _read(file)
+    except IsADirectoryError:
+        raise ModelFileError(f"{os.fspath(path)} is a folder, not a model file") from None
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} {error}") from None
+    except MemoryError:
+        raise ModelFileError(f"{os.fspath(path)} does not fit into memory") from None
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for a writer
+
+
+def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelFileError("is not a file")
+    length = int.from_bytes(file.read(8), "little")
+    if not 2 <= length <= min(LONGEST_HEADER, status.st_size - 8):
+        raise ModelFileError("is not a model file of manygp, or only the beginning of one")
+    header = file.read(length)
+    manifest = _manifest(header)
+    described = manifest["arrays"]
+    shapes = {name: _shape(one) for name, one in described.items()}
+    sizes = {
+        name: math.prod(shape) * TYPES[described[name]["dtype"]].itemsize
+        for name, shape in shapes.items()
+    }
+    missing = 8 + length + sum(sizes.values()) - status.st_size
+    if missing > 0:
+        raise ModelFileError(f"is truncated: its last {missing:,} bytes are missing")
+    if missing < 0:
+        raise ModelFileError(f"has {-missing:,} bytes too many at its end")
+    if sum(sizes.values()) > physical_memory():
+        raise ModelFileError("does not fit into memory")
+    arrays = {}
+    for name, shape in shapes.items():
+        one = np.empty(shape, TYPES[described[name]["dtype"]])
+        view = _bytes(one)
+        if file.readinto(view) != sizes[name]:  # type: ignore[attr-defined]
+            raise ModelFileError("was shortened while it was read")
+        if hashlib.sha256(view).hexdigest() != described[name].get("sha256"):
+            raise ModelFileError(f"is damaged: the checksum of {name[:50]!r} does not match")
+        one = one.astype(one.dtype.newbyteorder("="), copy=False)
+        one.flags.writeable = False
+        arrays[name] = one
+    return manifest, arrays
+
+
+def _bytes(array: AnyArray) -> Any:
+    """The bytes of an array, in place."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _manifest(header: bytes) -> dict[str, Any]:
+    """The manifest in a header, if that is what `write` would have written for it."""
+    try:
+        metadata = json.loads(header)["__metadata__"]
+        text = metadata["manifest"]
+        known, whole = metadata["format"] == "manygp", metadata["sha256"] == _checksum(text)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        known = False
+    if not known:
+        raise ModelFileError("is not a model file of manygp, or its header is damaged")
+    if not whole:
+        raise ModelFileError("is damaged: the checksum of its manifest does not match")
+    try:
+        manifest = json.loads(text)
+        schema = manifest["schema"]
+        if type(schema) is int and schema > SCHEMA:
+            raise ModelFileError(
+                f"was written by a newer manygp (schema {schema}; this one reads up to {SCHEMA}):"
+                ' upgrade with pip install -U "manygp"'
+            )
+        plain = text == json.dumps(manifest, allow_nan=False)  # no key is there twice, no NaN
+        known = type(schema) is int and schema > 0 and plain
+        whole = header == _header(text, manifest["arrays"])
+    except ModelFileError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        known = False
+    if not (known and whole):
+        raise ModelFileError("is damaged: its header is not that of a model")
+    return dict(manifest)
+
+
+def _shape(described: Any) -> tuple[int, ...]:
+    shape = described["shape"]
+    plain = isinstance(shape, list) and all(type(n) is int and 0 <= n < 2**48 for n in shape)
+    if not plain or not 1 <= len(shape) <= 2:
+        raise ModelFileError(f"is damaged: an array cannot have the shape {str(shape)[:50]}")
+    return tuple(shape)
+
+
+def _header(text: str, described: dict[str, Any]) -> bytes:
+    """The header of a manifest and the arrays that it describes, a multiple of 8 bytes long."""
+    metadata = {"format": "manygp", "sha256": _checksum(text), "manifest": text}
+    header: dict[str, Any] = {"__metadata__": metadata}
+    start = 0
+    for name, one in described.items():
+        end = start + math.prod(_shape(one)) * TYPES[one["dtype"]].itemsize
+        place = [start, end]
+        header[name] = {"dtype": one["dtype"], "shape": one["shape"], "data_offsets": place}
+        start = end
+    encoded = json.dumps(header).encode()
+    return encoded + b" " * (-len(encoded) % 8)
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

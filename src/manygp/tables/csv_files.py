@@ -1,0 +1,156 @@
+"""Tables in CSV, also gzipped."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from manygp.tables.base import Batch, Table, bounded_rows, place_of, refuse_ambiguous, starts_with
+
+# A header with as many of one as of another is split at the one that names rarely hold.
+DELIMITERS = ("\t", "|", ";", ",")
+
+
+def csv_table(path: Path) -> Table:
+    """A table whose first line names the columns, in UTF-8."""
+    names, delimiter = _header(path)
+    refuse_ambiguous(path, names)
+    return Table(path, names, partial(_csv_pieces, path, delimiter))
+
+
+def _header(path: Path) -> tuple[tuple[str, ...], str]:
+    """The names of the columns, and the delimiter: the one that gives most of them."""
+    fields: list[str] = []
+    delimiter, failure = "", None
+    for candidate in DELIMITERS:
+        try:
+            _, found = next(_records(path, candidate), (0, []))
+        except ValueError as error:
+            failure = error
+        else:
+            if len(found) > len(fields):
+                fields, delimiter = found, candidate
+    if failure is not None and len(fields) < 2:  # names that the right delimiter cannot split
+        raise failure
+    names = tuple(name.strip() for name in fields)
+    if not names:
+        raise ValueError(f"{path} is empty")
+    if all(_is_number(name) for name in names):
+        raise ValueError(
+            f"{path}: the first line holds numbers, not column names; add a line of names"
+        )
+    if "" in names:
+        raise ValueError(
+            f"{path}: column {names.index('') + 1} of {len(names)} has no name in the first line "
+            "(pandas leaves its index out with `index=False`)"
+        )
+    return names, delimiter
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _csv_pieces(
+    path: Path, delimiter: str, columns: tuple[str, ...], batch_rows: int
+) -> Iterator[Batch]:
+    records = _records(path, delimiter)
+    _, header = next(records)
+    names = [name.strip() for name in header]
+    positions = [names.index(name) for name in columns]
+    batch_rows = bounded_rows(batch_rows, len(names))
+    start = 0
+    lines: list[int] = []
+    rows: list[list[str]] = []
+
+    def batch() -> Batch:
+        cells = zip(*rows, strict=True)
+        arrays = {name: _stripped(column) for name, column in zip(columns, cells, strict=True)}
+        return Batch(start, arrays, np.array(lines, dtype=np.int64))
+
+    for line, fields in records:
+        lines.append(line)
+        rows.append([fields[j] for j in positions])  # a long text that nobody wants is not held
+        if len(rows) == batch_rows:
+            yield batch()
+            start += len(rows)
+            lines, rows = [], []
+    if rows:
+        yield batch()
+
+
+def _stripped(column: Iterable[str]) -> npt.NDArray[Any]:
+    return np.array([text.strip() for text in column], dtype=object)
+
+
+def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """First line and fields of the header and of each row; lines that are blank are skipped."""
+    with _open_text(path) as file:
+        # Strict, since a quote at the wrong place would otherwise join rows in silence.
+        reader = csv.reader(
+            _checked_lines(file), delimiter=delimiter, skipinitialspace=True, strict=True
+        )
+        header: list[str] = []
+        row, line = 0, 1
+        try:
+            for fields in reader:
+                if len(fields) != len(header) or not fields:
+                    if not fields or (len(fields) == 1 and not fields[0].strip()):
+                        line = reader.line_num + 1
+                        continue
+                    if header:
+                        _refuse_ragged(f"{path}: {place_of(row, line)}", fields, header)
+                    header = fields
+                yield line, fields
+                row += 1
+                line = reader.line_num + 1
+        except UnicodeError as error:
+            raise ValueError(f"{path}: {place_of(row, reader.line_num + 1)} {error}") from None
+        except csv.Error as error:
+            raise ValueError(
+                f"{path}: {place_of(row, line)} is not CSV: {error}; is there a quote too many or "
+                "too few?"
+            ) from error
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(
+                f"{path} is a gzip file that is cut off or damaged, near {place_of(row, line)}: "
+                f"{error}"
+            ) from error
+
+
+def _open_text(path: Path) -> TextIO:
+    # Bytes that are no text are let through here, and refused with their line afterwards.
+    how = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
+    opened: Any = gzip.open if starts_with(path, b"\x1f\x8b") else open
+    file: TextIO = opened(path, "rt", **how)
+    return file
+
+
+def _checked_lines(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        if "\0" in line:
+            raise UnicodeError("holds a NUL byte; this is not a text file in UTF-8")
+        if not line.isascii():  # which costs no look at the characters
+            try:
+                line.encode()
+            except UnicodeEncodeError:
+                raise UnicodeError("is not UTF-8 text; save the table as CSV in UTF-8") from None
+        yield line
+
+
+def _refuse_ragged(place: str, fields: Sequence[str], header: Sequence[str]) -> None:
+    lacking = header[len(fields) :]
+    why = f"none for column {lacking[0].strip()!r}" if lacking else "too many"
+    raise ValueError(f"{place} has {len(fields)} fields, the header {len(header)}: {why}")

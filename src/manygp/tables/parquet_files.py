@@ -1,0 +1,111 @@
+"""Tables in Parquet (extra `parquet`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manygp.tables.base import Batch, Table, bounded_rows, refuse_ambiguous
+
+PARQUET_SUFFIXES = (".parquet", ".pq")
+
+
+def parquet_table(path: Path) -> Table:
+    """A table in a Parquet file."""
+    with open_parquet(path) as file:
+        # pandas keeps the numbers of rows that were filtered or shuffled under such names.
+        names = tuple(
+            name
+            for name in file.schema_arrow.names
+            if not re.fullmatch(r"__index_level_\d+__", name)
+        )
+    if not names:
+        raise ValueError(f"{path} has no columns")
+    refuse_ambiguous(path, names)
+    return Table(path, names, partial(_parquet_pieces, path))
+
+
+def open_parquet(path: Path) -> Any:
+    """The file, of pyarrow; the caller closes it."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError('Parquet needs an extra: pip install "manygp[parquet]"') from error
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        if getattr(error, "errno", None):  # no such file, or not ours to read
+            raise
+        raise ValueError(f"{path} is not a readable Parquet file: {error}") from error
+
+
+def _parquet_pieces(path: Path, columns: tuple[str, ...], batch_rows: int) -> Iterator[Batch]:
+    import pyarrow
+
+    with open_parquet(path) as file:
+        for name in columns:
+            kind = file.schema_arrow.field(name).type
+            if not _is_readable(kind):
+                raise ValueError(
+                    f"{path}: column {name!r} is of type {kind}, not a number, text or a date; "
+                    "leave it out"
+                )
+        start = 0
+        batches = file.iter_batches(bounded_rows(batch_rows, len(columns)), columns=list(columns))
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    arrays = {name: _from_arrow(batch.column(name)) for name in columns}
+                    yield Batch(start, arrays, None)
+                    start += batch.num_rows
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{path} is not a readable Parquet file, after row {start}: {error}"
+            ) from error
+
+
+def is_numeric(kind: Any) -> bool:
+    """Whether a type of pyarrow is of numbers."""
+    from pyarrow import types
+
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+
+
+def _is_readable(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    other = (types.is_boolean, types.is_date, types.is_timestamp, types.is_null)
+    return is_numeric(kind) or _is_text(kind) or any(is_kind(kind) for is_kind in other)
+
+
+def _from_arrow(column: Any) -> npt.NDArray[Any]:
+    """A column as an array of one of the types that `Batch` names."""
+    from pyarrow import types
+
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if _is_text(column.type):
+        return np.array([v if v is None else v.strip() for v in values], dtype=object)
+    if types.is_boolean(column.type):
+        if values.dtype == bool:
+            return values
+        # With holes they are objects; as text they cannot be taken for numbers.
+        return np.array([v if v is None else str(v) for v in values], dtype=object)
+    if is_numeric(column.type) or types.is_null(column.type):
+        return np.asarray(values, dtype=np.float64)
+    return values

@@ -1,0 +1,116 @@
+"""Table files of all kinds to arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from manygp.arrays import Array
+from manygp.tables.base import BATCH_ROWS, Batch, Table, is_missing, starts_with
+from manygp.tables.csv_files import csv_table
+from manygp.tables.parquet_files import PARQUET_SUFFIXES, is_numeric, open_parquet, parquet_table
+
+
+def open_table(path: str | PathLike[str]) -> Table:
+    """Find out the format and the columns of a table.
+
+    Parquet is known by its ending (.parquet, .pq) or its first bytes, and gzip by its first
+    bytes. All else is taken for CSV in UTF-8, whose first line names the columns, split at
+    commas, semicolons, tabs or bars.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, not a table; name a file in it")
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file on disk; a table is read more than once")
+    if path.suffix.lower() in PARQUET_SUFFIXES or starts_with(path, b"PAR1"):
+        return parquet_table(path)
+    return csv_table(path)
+
+
+class Rows(NamedTuple):
+    """Inputs (n, d), targets (n,) and the names of the inputs' columns."""
+
+    X: Array
+    y: Array
+    names: tuple[str, ...]
+
+
+def read_parquet(
+    path: str | PathLike[str], target: str, columns: Sequence[str] | None = None
+) -> Rows:
+    """Read a Parquet file without holding more of it than one piece beside the arrays.
+
+    Parameters
+    ----------
+    path : path
+    target : str
+        The column of y.
+    columns : sequence of str, optional
+        The columns of X, in this order; by default all but the target.
+    """
+    table = parquet_table(Path(path))
+    if columns is None:
+        columns = [name for name in table.names if name != target]
+    pieces = _number_pieces(table, [*columns, target], BATCH_ROWS)
+    with open_parquet(table.path) as file:
+        n_rows = file.metadata.num_rows
+    X, y = np.empty((n_rows, len(columns))), np.empty(n_rows)
+    start = 0
+    for piece in pieces:
+        end = start + len(piece)
+        X[start:end], y[start:end] = piece[:, :-1], piece[:, -1]
+        start = end
+    return Rows(X, y, tuple(columns))
+
+
+def parquet_batches(
+    path: str | PathLike[str], columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
+) -> Iterator[Array]:
+    """Pieces (N, d) of a Parquet file that may be larger than memory, in its order.
+
+    Parameters
+    ----------
+    path : path
+    columns : sequence of str, optional
+        By default all.
+    batch_rows : int
+        Rows of a piece, at most.
+    """
+    table = parquet_table(Path(path))
+    return _number_pieces(table, list(columns or table.names), batch_rows)
+
+
+def _number_pieces(table: Table, columns: Sequence[str], batch_rows: int) -> Iterator[Array]:
+    """Pieces (N, d) of columns of numbers or bools; others are refused before reading."""
+    from pyarrow import types
+
+    for name in columns:
+        table.check_column(name)
+    with open_parquet(table.path) as file:
+        for name in columns:
+            kind = file.schema_arrow.field(name).type
+            if not (is_numeric(kind) or types.is_boolean(kind)):
+                raise ValueError(
+                    f"column {name!r} is of type {kind}, not a number; leave it out of "
+                    "`columns`, or encode it first"
+                )
+    pieces = table.pieces(tuple(columns), batch_rows)
+    return (_stacked(batch, columns) for batch in pieces)
+
+
+def _stacked(batch: Batch, columns: Sequence[str]) -> Array:
+    piece = np.empty((batch.n_rows, len(columns)))
+    for j, name in enumerate(columns):
+        missing = is_missing(batch.columns[name])
+        if missing.any():
+            place = batch.place(int(missing.argmax()))
+            raise ValueError(f"column {name!r} has no value in {place}; drop or fill it")
+        piece[:, j] = batch.columns[name]
+    return piece

@@ -1,0 +1,157 @@
+"""What a fit has finished, in a folder, so that another one can go on after a crash."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+from dataclasses import is_dataclass
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manygp.kernels.base import Kernel, Sum, parts_of
+from manygp.runtime.files import write_atomically
+
+SCHEMA = 1
+IDENTITY, FITS = "checkpoint.json", "fits.jsonl"
+
+
+class Checkpoint:
+    """Hyperparameters of the experts that are finished: a line of `fits.jsonl` for each.
+
+    A fit is known by a digest of all that it depends on beside the data, so that a second run
+    that asks for the same fit is given what the first has found, digit by digit.
+
+    Parameters
+    ----------
+    folder : path
+        It is created if it is not there.
+    identity : dict
+        Of the data and parameters; a folder of others is refused.
+    seed : int
+        Of this run, if the folder is new.
+
+    Attributes
+    ----------
+    seed : int
+        Of the run that began the folder.
+    """
+
+    def __init__(self, folder: str | PathLike[str], identity: dict[str, Any], seed: int) -> None:
+        self.folder = Path(folder)
+        self._fits: dict[str, tuple[list[float], int]] = {}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise ValueError(f"checkpoint: {folder} is a file, not a folder") from error
+        self.seed = self._open({"schema": SCHEMA, **identity}, seed)
+        lines = self._lines()
+        for line in lines:
+            self._read(line)
+        if lines and not lines[-1].endswith("\n"):  # the next line begins on its own
+            with open(self.folder / FITS, "a", encoding="utf-8") as file:
+                file.write("\n")
+
+    def _open(self, identity: dict[str, Any], seed: int) -> int:
+        path = self.folder / IDENTITY
+        if not path.exists():
+            for stale in self.folder.glob(f"{IDENTITY}.*.part"):  # of a run killed at once
+                stale.unlink()
+            if any(not other.name.startswith(".") for other in self.folder.iterdir()):
+                raise ValueError(
+                    f"checkpoint: {self.folder} holds other files; name an empty or a new folder"
+                )
+            write_atomically(path, json.dumps({**identity, "seed": seed}, indent=1))
+            return seed
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            first = int(found.pop("seed"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"checkpoint: {path} is damaged; remove {self.folder}") from error
+        for name in dict.fromkeys([*identity, *found]):
+            if identity.get(name) != found.get(name):
+                raise ValueError(
+                    f"checkpoint: {self.folder} belongs to another fit: its {name} is "
+                    f"{found.get(name)!r}, not {identity.get(name)!r}; name another folder, or "
+                    "remove this one"
+                )
+        return first
+
+    def _lines(self) -> list[str]:
+        path = self.folder / FITS
+        if not path.exists():
+            return []
+        return path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+
+    def _read(self, line: str) -> None:
+        """Take a line that is whole; one that was cut or altered is fitted again."""
+        digest, _, text = line.strip().partition(" ")
+        if digest == _digest(text.encode()):
+            key, values, n_evaluations = json.loads(text)
+            self._fits[key] = values, n_evaluations
+
+    def find(self, key: str, kernel: Sum) -> tuple[Sum, int] | None:
+        """The kernel that the fit has found, and the evaluations that it took, if it has."""
+        if key not in self._fits:
+            return None
+        values, n_evaluations = self._fits[key]
+        return kernel.with_values(values), n_evaluations
+
+    def add(self, key: str, kernel: Sum, n_evaluations: int) -> None:
+        """Keep a fit that is finished."""
+        self._fits[key] = kernel.values.tolist(), n_evaluations
+        text = json.dumps([key, *self._fits[key]])
+        with open(self.folder / FITS, "a", encoding="utf-8") as file:
+            file.write(f"{_digest(text.encode())} {text}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def key_of(*inputs: Any) -> str:
+    """A digest of arrays and of what has a `repr` that says all."""
+    total = hashlib.sha256()
+    for one in inputs:
+        if isinstance(one, np.ndarray):
+            total.update(f"{one.dtype.str}{one.shape}".encode())
+            total.update(np.ascontiguousarray(one).reshape(-1).view(np.uint8).data)
+        else:
+            total.update(repr(one).encode())
+        total.update(b"\0")
+    return total.hexdigest()[:32]
+
+
+def described(value: Any) -> Any:
+    """A parameter as JSON that tells it from others; functions are known by their names."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple):
+        return [described(one) for one in value]
+    if isinstance(value, np.ndarray | list):
+        return key_of(np.asarray(value))
+    if isinstance(value, partial):
+        return [described(one) for one in (value.func, list(value.args), *value.keywords.items())]
+    if isinstance(value, Kernel):
+        return [repr(value), *sorted({_source(type(part)) for part in parts_of(value)})]
+    if is_dataclass(value):
+        return repr(value)
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _source(kind: type) -> str:
+    """What a kernel of one's own computes may change between two runs."""
+    try:
+        return f"{kind.__name__} {_digest(inspect.getsource(kind).encode())}"
+    except (OSError, TypeError):  # typed into an interpreter
+        return kind.__name__
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]

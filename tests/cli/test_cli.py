@@ -1,0 +1,957 @@
+"""The command line: the whole way, what it refuses and how, and what an end leaves behind."""
+
+import gzip
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+pytest.importorskip("matplotlib")
+
+import click
+import click.testing
+
+import manygp
+from manygp import ManyGPRegressor, metrics
+from manygp.cli import main
+from manygp.storage import container
+from manygp.training.checkpoint import FITS
+
+RNG = np.random.default_rng(0)
+SMALL = ("--points-per-expert", 100, "--label", "bt-ent-c", "--jobs", 1)
+ANSWERS = ["mean", "std", "lower", "upper"]
+
+
+def table(n):
+    a, b = RNG.random((2, n))
+    return {"a": a, "b": b, "y": np.sin(6 * a) + b + 0.1 * RNG.normal(size=n)}
+
+
+TRAIN, TEST = table(300), table(80)
+
+
+def write_csv(path, columns):
+    """Numbers as `repr` writes them, which lose nothing."""
+    rows = zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def read_csv(text):
+    header, *lines = text.splitlines()
+    assert header.split(",") == ANSWERS
+    return np.array([[float(field) for field in line.split(",")] for line in lines]).T
+
+
+def invoke(arguments):
+    runner = click.testing.CliRunner()
+    return runner.invoke(main, [str(argument) for argument in arguments], prog_name="manygp")
+
+
+def run(*arguments):
+    """A command that does what it is asked to."""
+    result = invoke(arguments)
+    if result.exception:
+        raise result.exception
+    assert result.exit_code == 0
+    return result
+
+
+def refused(*arguments, code=1):
+    """What a command says that fails: one line if the data or a file is at fault."""
+    result = invoke(arguments)
+    if not isinstance(result.exception, SystemExit):  # which would be a traceback
+        raise result.exception
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    message = result.stderr
+    if code == 2:
+        usage, _, message = message.partition("\n\n")
+        assert usage.startswith("Usage: manygp")
+    (line,) = message.splitlines()
+    assert line.startswith("Error: ")
+    return line
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with train.csv, test.csv, and two models: of the paper, and the default one."""
+    folder = tmp_path_factory.mktemp("made")
+    write_csv(folder / "train.csv", TRAIN)
+    write_csv(folder / "test.csv", TEST)
+    fit = ("fit", folder / "train.csv", "--target", "y")
+    run(*fit, "-o", folder / "model.manygp", *SMALL)
+    run(*fit, "-o", folder / "default.manygp", "--points-per-expert", 100, "--jobs", 1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def paper():
+    """The same model from Python."""
+    model = ManyGPRegressor.from_label("bt-ent-c", points_per_expert=100, random_state=0)
+    return model.fit(*inputs(TRAIN))
+
+
+def inputs(columns):
+    return np.column_stack([columns["a"], columns["b"]]), columns["y"]
+
+
+def answers_of(model, coverage=0.9):
+    X, _ = inputs(TEST)
+    mean_and_std = model.predict(X, return_std=True)
+    return np.array([*mean_and_std, *model.predict_interval(X, coverage)])
+
+
+# The whole way
+
+
+def test_fit_says_what_it_did_and_how_good_it_is(made, tmp_path):
+    result = run("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", *SMALL)
+    first, second, *scores = result.stdout.splitlines()
+    assert re.fullmatch(r".*/m: 300 rows, 2 columns, 3 experts, \d+\.\d s", first)
+    assert second == "Scores of 300 training rows, each left out:"
+    assert [line.split()[0] for line in scores] == ["RMSE", "NLL", "ENCE", "CRPS", "within"]
+    assert result.stderr == ""
+    assert (tmp_path / "m").read_bytes() == (made / "model.manygp").read_bytes()
+    assert files(tmp_path) == ["m"]
+
+
+def test_the_model_in_the_file_is_the_one_from_python(made, paper):
+    loaded = manygp.load(made / "model.manygp")
+    assert list(loaded.feature_names_in_) == ["a", "b"]
+    X, _ = inputs(TEST)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["a", "b"])
+    for ours, theirs in zip(loaded.predict(frame, True), paper.predict(X, True), strict=True):
+        assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz", "out.parquet", "-"])
+@pytest.mark.parametrize("coverage", [0.9, 0.5])
+def test_predict_gives_the_numbers_of_python_bit_for_bit(made, paper, tmp_path, name, coverage):
+    output = name if name == "-" else tmp_path / name
+    arguments = ("predict", made / "model.manygp", made / "test.csv", "--coverage", coverage)
+    result = run(*arguments, "-o", output)
+    if name.endswith("parquet"):
+        parquet = pytest.importorskip("pyarrow.parquet")
+        found = parquet.read_table(output)
+        assert found.column_names == ANSWERS
+        found = np.array([column.to_numpy() for column in found.columns])
+    elif name == "-":
+        found = read_csv(result.stdout)
+        assert run(*arguments).stdout == result.stdout
+    else:
+        opened = gzip.open if name.endswith("gz") else open
+        with opened(output, "rt") as file:
+            found = read_csv(file.read())
+    assert_array_equal(found, answers_of(paper, coverage))
+    assert result.stderr == ""
+    assert name == "-" or files(tmp_path) == [name]
+
+
+def test_columns_are_matched_by_name_whatever_else_there_is(made, tmp_path):
+    shuffled = {"note": ["x"] * 80, "b": TEST["b"], "empty": [""] * 80, "a": TEST["a"]}
+    data = write_csv(tmp_path / "shuffled.csv", shuffled)
+    model = made / "model.manygp"
+    assert run("predict", model, data).stdout == run("predict", model, made / "test.csv").stdout
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "parquet"])
+def test_the_same_table_in_another_format_gives_the_same_model_and_answers(made, tmp_path, kind):
+    for name in ("train", "test"):
+        if kind == "csv.gz":
+            packed = gzip.compress((made / f"{name}.csv").read_bytes())
+            (tmp_path / f"{name}.{kind}").write_bytes(packed)
+        else:
+            frame = pytest.importorskip("pandas").DataFrame({"train": TRAIN, "test": TEST}[name])
+            frame.to_parquet(tmp_path / f"{name}.{kind}")
+    model = tmp_path / "model.manygp"
+    run("fit", tmp_path / f"train.{kind}", "--target", "y", "-o", model, *SMALL)
+    assert model.read_bytes() == (made / "model.manygp").read_bytes()
+    expected = run("predict", model, made / "test.csv").stdout
+    assert run("predict", model, tmp_path / f"test.{kind}").stdout == expected
+
+
+def test_evaluate_scores_as_python_does(made, paper, tmp_path):
+    page = tmp_path / "page.html"
+    arguments = ("evaluate", made / "model.manygp", made / "test.csv")
+    facts = json.loads(run(*arguments, "--json", "--report", page).stdout)
+    mean, std, lower, upper = answers_of(paper)
+    y = TEST["y"]
+    expected = {
+        "model": str(made / "model.manygp"),
+        "data": str(made / "test.csv"),
+        "rows": 80,
+        "level": 0.9,
+        "rmse": metrics.rmse(y, mean),
+        "nll": metrics.nll(y, mean, std),
+        "ence": metrics.ence(y, mean, std),
+        "crps": metrics.crps(y, mean, std),
+        "coverage": float(np.mean((lower <= y) & (y <= upper))),
+    }
+    assert facts == expected
+    assert list(facts) == list(expected)
+    assert "<html" in page.read_text()
+    assert "test.csv" in page.read_text()
+    assert files(tmp_path) == ["page.html"]
+    shown = run(*arguments, "--target", "y", "--coverage", 0.5).stdout.splitlines()
+    assert shown[0] == f"Scores of 80 rows of {made / 'test.csv'}:"
+    assert shown[-1].endswith("(of 0.5)")
+    assert f"  RMSE        {expected['rmse']:.4g}" in shown
+
+
+def test_another_column_can_be_the_target_and_few_rows_have_no_ence(made, tmp_path):
+    data = {"a": TEST["a"][:5], "b": TEST["b"][:5], "truth": TEST["y"][:5]}
+    few = write_csv(tmp_path / "few.csv", data)
+    arguments = ("evaluate", made / "model.manygp", few, "--target", "truth")
+    facts = json.loads(run(*arguments, "--json").stdout)
+    assert facts["rows"] == 5
+    assert facts["ence"] is None
+    assert re.search(r"ENCE +-\n", run(*arguments).stdout)
+
+
+def test_fit_in_json_has_the_same_keys_always(made, tmp_path):
+    arguments = ("fit", made / "train.csv", "--target", "y", *SMALL, "--json")
+    page = tmp_path / "page.html"
+    facts = json.loads(run(*arguments, "-o", tmp_path / "m", "--report", page).stdout)
+    assert list(facts) == ["model", "rows", "columns", "experts", "seconds", "left_out"]
+    scores = ["rows", "rmse", "nll", "ence", "crps", "within_90"]
+    assert list(facts["left_out"]) == scores
+    assert facts["columns"] == ["a", "b"]
+    assert facts["rows"] == facts["left_out"]["rows"] == 300
+    assert files(tmp_path) == ["m", "page.html"]
+
+
+def test_info_tells_what_a_file_holds(made):
+    facts = json.loads(run("info", made / "default.manygp", "--json").stdout)
+    assert list(facts) == [
+        "model", "bytes", "schema", "manygp", "rows", "target", "columns", "experts", "nearest",
+        "kernel", "chosen", "parameters",
+    ]  # fmt: skip
+    assert facts["bytes"] == (made / "default.manygp").stat().st_size
+    assert (facts["rows"], facts["experts"]) == (300, 3)
+    assert (facts["target"], facts["columns"]) == ("y", ["a", "b"])
+    assert facts["manygp"] == manygp.__version__
+    assert facts["parameters"]["points_per_expert"] == 100
+    shown = run("info", made / "default.manygp").stdout.splitlines()
+    assert [line.split()[0] for line in shown] == list(facts)
+    assert "columns     2: a, b" in shown
+    assert "kernel      Constant * Matern(nu=2.5) + White" in shown
+    assert json.loads(run("info", made / "model.manygp", "--json").stdout)["chosen"] is None
+
+
+def test_verify_asks_the_model(made):
+    assert run("verify", made / "model.manygp").stdout.endswith(
+        "model.manygp: as it was written; 3 experts, 300 rows\n"
+    )
+    facts = json.loads(run("verify", made / "model.manygp", "--json").stdout)
+    assert facts == {"model": str(made / "model.manygp"), "ok": True}
+
+
+SIGNATURES = {
+    "png": b"\x89PNG",
+    "svg": b"<?xml",
+    "pdf": b"%PDF",
+    "PNG": b"\x89PNG",
+    "": b"\x89PNG",
+}
+
+
+@pytest.mark.parametrize("suffix", SIGNATURES)
+def test_a_plot_is_of_the_kind_that_its_name_says(made, tmp_path, suffix):
+    output = tmp_path / f"plot.{suffix}".rstrip(".")
+    run("plot", made / "model.manygp", made / "test.csv", "-o", output)
+    assert output.read_bytes().startswith(SIGNATURES[suffix])
+    assert files(tmp_path) == [output.name]
+
+
+def test_every_kind_of_plot_is_drawn(made, tmp_path):
+    curve = tmp_path / "curve.manygp"
+    data = write_csv(tmp_path / "t.csv", {r"no $\frac$ mathematics": TRAIN["a"], "y": TRAIN["y"]})
+    run("fit", data, "--target", "y", "-o", curve, *SMALL)
+    pictures = {
+        "left out": run("plot", made / "model.manygp", "-o", tmp_path / "0.png"),
+        "chosen": run(
+            "plot", made / "default.manygp", "--kind", "calibration", "-o", tmp_path / "1.png"
+        ),
+        "curve": run("plot", curve, "--kind", "posterior", "-o", tmp_path / "2.png"),
+    }
+    assert all(result.output == "" for result in pictures.values())
+    assert len({(tmp_path / f"{i}.png").read_bytes() for i in range(3)}) == 3
+
+
+def test_posterior_and_calibration_say_why_they_cannot_be_drawn(made, tmp_path):
+    output = ("-o", tmp_path / "plot.png")
+    kinds = {"posterior": "drawn for one column; .* has 2", "calibration": "has chosen nothing"}
+    for kind, message in kinds.items():
+        line = refused("plot", made / "model.manygp", "--kind", kind, *output)
+        assert re.search(message, line)
+        data = (made / "test.csv", "--kind", kind)
+        line = refused("plot", made / "model.manygp", *data, *output, code=2)
+        assert "about the model alone" in line
+    assert files(tmp_path) == []
+
+
+# What is learned from
+
+
+def test_columns_are_chosen_and_dropped(made, tmp_path):
+    model = tmp_path / "m"
+    more = {"id": np.arange(300), **TRAIN, "late": TRAIN["b"] ** 2}
+    data = write_csv(tmp_path / "more.csv", more)
+    fit = ("fit", data, "--target", "y", "-o", model, *SMALL)
+    run(*fit, "--column", "b", "--column", "a")
+    assert manygp.load(model).feature_names_in_.tolist() == ["b", "a"]
+    run(*fit, "--drop", "id", "--drop", "late")
+    assert model.read_bytes() == (made / "model.manygp").read_bytes()
+    run(*fit)
+    assert manygp.load(model).feature_names_in_.tolist() == ["id", "a", "b", "late"]
+
+
+@pytest.fixture(scope="module")
+def encoded(tmp_path_factory):
+    """A table of categories and dates, and a model of it."""
+    folder = tmp_path_factory.mktemp("encoded")
+    colours = np.array(["blue", "green", "red"])[np.arange(300) % 3]
+    days = (np.datetime64("2024-01-01") + np.arange(300)).astype(str)
+    columns = {"a": TRAIN["a"], "colour": colours, "day": days, "y": TRAIN["y"]}
+    write_csv(folder / "train.csv", columns)
+    fit = ("fit", folder / "train.csv", "--target", "y", "-o", folder / "m", *SMALL)
+    line = refused(*fit)
+    assert "column 'colour', row 1 (line 2): 'blue' is not a number" in line
+    assert "(--encode)" in line
+    assert "--drop colour" in line
+    assert files(folder) == ["train.csv"]
+    run(*fit, "--encode")
+    return folder
+
+
+def test_categories_and_dates_are_encoded_if_told_to(encoded):
+    names = ["a", "colour=blue", "colour=green", "colour=red", "day"]
+    assert json.loads(run("info", encoded / "m", "--json").stdout)["columns"] == names
+    model = manygp.load(encoded / "m")
+    X = np.array([[0.5, 0, 1, 0, 19733], [0.25, 0, 0, 1, 19734]])
+    pandas = pytest.importorskip("pandas")
+    mean, std = model.predict(pandas.DataFrame(X, columns=names), return_std=True)
+    new = encoded / "new.csv"
+    new.write_text("colour,day,a\ngreen,2024-01-11,0.5\nred,2024-01-12T00:00:00Z,0.25\n")
+    found = read_csv(run("predict", encoded / "m", new).stdout)
+    assert_array_equal(found[:2], [mean, std])
+
+
+def test_an_unknown_category_or_date_is_named_with_its_place(encoded):
+    new = encoded / "unknown.csv"
+    new.write_text("colour,day,a\ngreen,2024-01-11,0.5\npink,2024-01-12,0.25\n")
+    line = refused("predict", encoded / "m", new)
+    assert "column 'colour', row 2 (line 3): 'pink' is not one of the 3 known categories" in line
+    new.write_text("colour,day,a\ngreen,tomorrow,0.5\n")
+    line = refused("predict", encoded / "m", new)
+    assert "column 'day', row 1 (line 2): 'tomorrow' is not a date" in line
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters"),
+    [
+        (["--label", "gp-full"], {"overlap": 0, "hyperparameters": "independent"}),
+        (["--label", "bt-ent-c", "--points-per-expert", 75], {"points_per_expert": 75}),
+        (["--time-budget", 60, "--points-per-expert", 150], {"time_budget": 60.0}),
+        (["--label", "bt-ent", "--random-state", 3], {"random_state": 3, "calibration": "none"}),
+    ],
+)
+def test_options_of_fit_are_parameters_of_the_model(made, tmp_path, options, parameters):
+    run("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", "--jobs", 1, *options)
+    found = json.loads(run("info", tmp_path / "m", "--json").stdout)["parameters"]
+    assert parameters.items() <= found.items()
+
+
+def test_a_kernel_is_given_as_text(made, tmp_path):
+    text = "2.0 * Matern((0.5, 0.5), nu=1.5) + White(0.1)"
+    fit = ("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", *SMALL)
+    run(*fit, "--kernel", text)
+    kernel = manygp.load(tmp_path / "m").kernel
+    model = ManyGPRegressor.from_label("bt-ent-c", points_per_expert=100, random_state=0)
+    model.set_params(kernel=kernel).fit(*inputs(TRAIN))
+    expected = answers_of(model)
+    found = read_csv(run("predict", tmp_path / "m", made / "test.csv").stdout)
+    assert_array_equal(found, expected)
+
+
+def test_a_terminal_shows_more_and_the_file_is_the_same(made, tmp_path, monkeypatch):
+    """There the plan is announced, with estimates that are never the same."""
+    stream = click.testing._NamedTextIOWrapper
+    monkeypatch.setattr(stream, "isatty", lambda self: True, raising=False)
+    result = run("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", *SMALL)
+    assert "manygp: 300 rows; experts of 100 rows" in result.stderr
+    assert (tmp_path / "m").read_bytes() == (made / "model.manygp").read_bytes()
+    predict = ("predict", made / "model.manygp", made / "test.csv")
+    assert "80 rows" in run(*predict, "-o", tmp_path / "out.csv").stderr
+    both = run(*predict)  # a bar would stand among the answers
+    assert both.stderr == ""
+    assert len(both.stdout.splitlines()) == 81
+
+
+# Models from Python
+
+
+def test_a_model_of_a_named_table_works_here_too(made, paper, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = inputs(TRAIN)
+    model = ManyGPRegressor.from_label("bt-ent-c", points_per_expert=100, random_state=0)
+    path = tmp_path / "m"
+    model.fit(pandas.DataFrame(X, columns=["a", "b"]), y).save(path)
+    found = read_csv(run("predict", path, made / "test.csv").stdout)
+    assert_array_equal(found, answers_of(paper))
+    assert json.loads(run("info", path, "--json").stdout)["target"] is None
+    line = refused("evaluate", path, made / "test.csv")
+    assert "does not know the name of its target; pass --target" in line
+    run("evaluate", path, made / "test.csv", "--target", "y")
+
+
+def test_a_model_without_names_is_refused_where_a_table_has_to_be_matched(made, paper, tmp_path):
+    path = tmp_path / "m"
+    paper.save(path)
+    for command in (("predict",), ("evaluate", "--target", "y"), ("plot", "-o", tmp_path / "p")):
+        line = refused(command[0], path, made / "test.csv", *command[1:])
+        assert "fitted on arrays without column names" in line
+    assert files(tmp_path) == ["m"]
+    run("verify", path)
+    run("plot", path, "-o", tmp_path / "p.png")
+    assert "columns     2\n" in run("info", path).stdout
+
+
+def test_a_model_of_several_targets_is_asked_from_python(made, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = inputs(TRAIN)
+    path = tmp_path / "m"
+    model = ManyGPRegressor.from_label("bt-ent-c", points_per_expert=150, random_state=0)
+    model.fit(pandas.DataFrame(X, columns=["a", "b"]), np.column_stack([y, -y])).save(path)
+    for command in (("predict",), ("evaluate", "--target", "y"), ("plot", "-o", tmp_path / "p")):
+        line = refused(command[0], path, made / "test.csv", *command[1:])
+        assert line == "Error: a model of several targets can be asked from Python only"
+    assert "asked from Python" in refused("plot", path, "-o", tmp_path / "p")
+    assert files(tmp_path) == ["m"]
+    run("verify", path)
+    run("info", path)
+
+
+# Mistakes
+
+
+BAD_TABLES = {
+    "missing": ("a,b,y\n1,2,3\n1,,3\n", "column 'b', row 2 (line 3): the value is missing"),
+    "text": ("a,b,y\n1,2,3\n1,two,3\n", "column 'b', row 2 (line 3): 'two' is not a number"),
+    "target": ("a,b,y\n1,2,3\n1,2,NA\n", "the target must be a number: column 'y', row 2"),
+    "ragged": ("a,b,y\n1,2,3\n1,2\n", "row 2 (line 3) has 2 fields, the header 3"),
+    "empty": ("", "is empty"),
+    "header": ("a,b,y\n", "has column names, but no rows"),
+    "twice": ("a,a,y\n1,2,3\n", "more than one column is called a"),
+    "infinite": ("a,b,y\n1,inf,3\n", "column 'b', row 1 (line 2): 'inf' is infinite"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_a_mistake_in_the_data_is_named_with_its_place(made, tmp_path, name):
+    text, message = BAD_TABLES[name]
+    data = tmp_path / "bad.csv"
+    data.write_text(text)
+    line = refused("fit", data, "--target", "y", "-o", tmp_path / "m", *SMALL)
+    assert message in line
+    assert "bad.csv" in line
+    if name not in ("target", "twice"):  # in which predict has no interest
+        assert message in refused("predict", made / "model.manygp", data, "-o", tmp_path / "out")
+        assert message in refused("predict", made / "model.manygp", data)
+    if name != "twice":
+        assert message in refused("evaluate", made / "model.manygp", data)
+    assert files(tmp_path) == ["bad.csv"]
+
+
+def test_unknown_columns_are_named_with_what_was_meant(made, tmp_path):
+    data = write_csv(tmp_path / "t.csv", {"Price": TRAIN["y"], "a": TRAIN["a"], "b": TRAIN["b"]})
+    fit = ("fit", data, "-o", tmp_path / "m", *SMALL)
+    assert "no column 'price'; did you mean 'Price'?" in refused(*fit, "--target", "price")
+    for option in ("--column", "--drop"):
+        line = refused(*fit, "--target", "Price", option, "aa")
+        assert "no column 'aa'; did you mean 'a'? There are Price, a, b" in line
+    line = refused(*fit, "--target", "Price", "--drop", "a", "--drop", "b")
+    assert "no column is left" in line
+    assert "no column 'y'" in refused("evaluate", made / "model.manygp", data)
+    short = write_csv(tmp_path / "short.csv", {"a": TEST["a"], "y": TEST["y"]})
+    for output in ("-", tmp_path / "out.csv"):
+        line = refused("predict", made / "model.manygp", short, "-o", output)
+        assert "no column 'b'" in line
+    assert files(tmp_path) == ["short.csv", "t.csv"]
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_is_one_plain_line(tmp_path):
+    data = write_csv(tmp_path / "constant.csv", {**TRAIN, "y": np.ones(300)})
+    result = run("fit", data, "--target", "y", "-o", tmp_path / "m", *SMALL, "--json")
+    assert result.stderr == "manygp: y is constant; predictions will be that constant\n"
+    assert json.loads(result.stdout)["left_out"]["rmse"] == 0
+    found = read_csv(run("predict", tmp_path / "m", data).stdout)
+    assert_array_equal(found[0], 1.0)
+
+
+def test_a_file_that_is_no_model_is_refused(made, paper, tmp_path, monkeypatch):
+    whole = (made / "model.manygp").read_bytes()
+    path, output = tmp_path / "m", tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(container, "SCHEMA", 9)
+        paper.save(path)
+    newer = path.read_bytes()
+    bad = {
+        "is not a model file": b"a,b,y\n1,2,3\n",
+        "is not a model file of manygp, or only": b"",
+        "is truncated: its last 9 bytes": whole[:-9],
+        "the checksum of": whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:],
+        "written by a newer manygp (schema 9": newer,
+        "has 1 bytes too many": whole + b"\0",
+    }
+    for message, content in bad.items():
+        path.write_bytes(content)
+        for command in (
+            ("info", path),
+            ("verify", path, "--json"),
+            ("predict", path, made / "test.csv", "-o", output),
+            ("evaluate", path, made / "test.csv", "--report", output),
+            ("plot", path, "-o", output),
+        ):
+            assert message in refused(*command)
+    assert files(tmp_path) == ["m"]
+
+
+def test_inputs_that_are_not_there_or_are_folders_are_refused_at_once(made, tmp_path):
+    model, data = made / "model.manygp", made / "test.csv"
+    nothing = tmp_path / "nothing"
+    commands = {
+        "fit": lambda file: [(file, "--target", "y", "-o", tmp_path / "m")],
+        "predict": lambda file: [(model, file), (file, data)],
+        "evaluate": lambda file: [(model, file), (file, data)],
+        "plot": lambda file: [(file, "-o", tmp_path / "p"), (model, file, "-o", tmp_path / "p")],
+        "info": lambda file: [(file,)],
+        "verify": lambda file: [(file,)],
+    }
+    for name, arguments in commands.items():
+        for missing in arguments(nothing):
+            assert refused(name, *missing) == f"Error: File '{nothing}' does not exist."
+        for folder in arguments(tmp_path):
+            assert refused(name, *folder) == f"Error: File '{tmp_path}' is a directory."
+    assert files(tmp_path) == []
+
+
+def writing_commands(folder, output):
+    """Every command that writes a file, and what it would say first if it began to work."""
+    model, train, test = (folder / name for name in ("model.manygp", "train.csv", "test.csv"))
+    fit = ("fit", train, "--target", "no such column")
+    return [
+        (*fit, "-o", output),
+        (*fit, "-o", folder / "unused", "--report", output),
+        ("predict", model, test, "-o", output),
+        ("evaluate", model, test, "--report", output),
+        ("plot", model, "-o", output),
+    ]
+
+
+def test_an_output_without_a_place_is_refused_before_the_work(made, tmp_path, monkeypatch):
+    before = files(made)
+    for command in writing_commands(made, tmp_path / "no" / "out"):
+        assert f"there is no folder {tmp_path / 'no'} to write" in refused(*command)
+    for command in writing_commands(made, tmp_path):
+        assert refused(*command) == f"Error: File '{tmp_path}' is a directory."
+    tmp_path.chmod(0o500)
+    if os.access(tmp_path, os.W_OK):  # root may do everything
+        allowed = os.access
+        monkeypatch.setattr(os, "access", lambda path, *a: path != tmp_path and allowed(path, *a))
+    for command in writing_commands(made, tmp_path / "out"):
+        assert "there is no permission to write" in refused(*command)
+    tmp_path.chmod(0o700)
+    assert files(tmp_path) == []
+    assert files(made) == before
+
+
+def test_no_output_takes_the_place_of_an_input(made, tmp_path):
+    link = tmp_path / "link"
+    for name in ("train.csv", "test.csv", "model.manygp"):
+        link.symlink_to(made / name)
+        before = (made / name).read_bytes()
+        for output in (made / name, link):
+            for command in writing_commands(made, output):
+                if made / name in command[:3]:
+                    assert "would take the place of a file" in refused(*command)
+        assert (made / name).read_bytes() == before
+        link.unlink()
+
+
+def test_a_device_may_be_the_output(made):
+    run("predict", made / "model.manygp", made / "test.csv", "-o", os.devnull)
+    run("plot", made / "model.manygp", "-o", os.devnull)
+    assert not os.path.isfile(os.devnull)
+
+
+def test_mistakes_in_the_command_are_usage_errors(made, tmp_path):
+    model, data = made / "model.manygp", made / "test.csv"
+    fit = ("fit", made / "train.csv", "-o", tmp_path / "m")
+    mistakes = {
+        ("nix",): "No such command 'nix'",
+        ("predict", model): "Missing argument 'DATA'",
+        fit: "Missing option '--target'",
+        (*fit, "--target", "y", "--kernel", "Mat()"): "Mat is not one of RBF, Constant",
+        (*fit, "--target", "y", "--kernel", "1 +"): "cannot read the kernel '1 +'",
+        (*fit, "--target", "y", "--label", "nix"): "'nix' is not one of 'bt-ent-c'",
+        (*fit, "--target", "y", "--points-per-expert", 0): "0 is not in the range x>=1",
+        (*fit, "--target", "y", "--time-budget", -1): "-1.0 is not in the range x>=0",
+        ("predict", model, data, "--coverage", 1): "1.0 is not in the range 0<x<1",
+        ("evaluate", model, data, "--coverage", "most"): "'most' is not a valid float",
+        ("plot", model, "-o", tmp_path / "a.gif"): "must end with one of .png, .svg, .pdf",
+    }
+    for command, message in mistakes.items():
+        assert message in refused(*command, code=2)
+    assert files(tmp_path) == []
+
+
+def test_more_coverage_than_the_rows_can_promise_is_refused(made, tmp_path):
+    few = write_csv(tmp_path / "few.csv", {name: values[:5] for name, values in TRAIN.items()})
+    model = tmp_path / "m"
+    assert (
+        ": 5 rows, 2 columns, 1 expert, " in run("fit", few, "--target", "y", "-o", model).stdout
+    )
+    message = "Error: 5 training rows can promise a coverage of at most 0.8333, not 0.9"
+    assert refused("predict", model, few, "-o", tmp_path / "out") == message
+    assert refused("evaluate", model, few) == message
+    assert files(tmp_path) == ["few.csv", "m"]
+    run("predict", model, few, "--coverage", 0.8)
+    run("plot", model, made / "test.csv", "-o", tmp_path / "p.png")  # which shows no interval
+    assert "at least 10 rows; it has 5" in refused("plot", model, few, "-o", tmp_path / "q.png")
+
+
+def test_without_an_extra_the_message_names_it_and_nothing_is_done(made, tmp_path, monkeypatch):
+    model, train, test = (made / name for name in ("model.manygp", "train.csv", "test.csv"))
+    data = tmp_path / "t.parquet"
+    data.write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    output = tmp_path / "out.parquet"
+    fit = ("fit", train, "--target", "y", "-o", tmp_path / "m")
+    commands = {
+        ("fit", data, *fit[2:]): "parquet",
+        ("predict", model, data): "parquet",
+        ("predict", model, test, "-o", output): "parquet",
+        (*fit, "--report", output): "plot",
+        ("evaluate", model, test, "--report", output): "plot",
+        ("plot", model, "-o", tmp_path / "p.png"): "plot",
+        ("demo", tmp_path / "demo"): "plot",
+    }
+    for command, extra in commands.items():
+        assert refused(*command).endswith(f'pip install "manygp[{extra}]"')
+    assert files(tmp_path) == ["t.parquet"]
+
+
+def test_a_checkpoint_of_other_data_is_refused(made, tmp_path):
+    folder = tmp_path / "night"
+    arguments = ("--target", "y", "-o", tmp_path / "m", *SMALL, "--checkpoint", folder)
+    run("fit", made / "train.csv", *arguments)
+    assert (tmp_path / "m").read_bytes() == (made / "model.manygp").read_bytes()
+    before = (folder / FITS).read_bytes()
+    line = refused("fit", made / "test.csv", *arguments)
+    assert f"checkpoint: {folder} belongs to another fit: its rows is 300, not 80" in line
+    assert (folder / FITS).read_bytes() == before
+    assert (tmp_path / "m").read_bytes() == (made / "model.manygp").read_bytes()
+
+
+def test_signals_and_warnings_are_as_they_were_afterwards(made):
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    shown, filters = warnings.showwarning, list(warnings.filters)
+    run("verify", made / "model.manygp")
+    assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)] == handlers
+    assert warnings.showwarning is shown
+    assert warnings.filters == filters
+
+
+# Help
+
+
+def commands_of(group, names=()):
+    for name, command in group.commands.items():
+        yield (*names, name), command
+        if isinstance(command, click.Group):
+            yield from commands_of(command, (*names, name))
+
+
+COMMANDS = {" ".join(names): command for names, command in [((), main), *commands_of(main)]}
+
+
+def test_the_commands_are_all_there():
+    named = {"fit", "predict", "evaluate", "plot", "info", "verify", "bench", "demo"}
+    assert named <= set(COMMANDS)
+    for name in ("fit", "evaluate", "info", "verify"):
+        assert "--json" in run(name, "--help").stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_examples_of_options_that_exist_and_tells_of_every_option(name):
+    shown = run(*name.split(), "--help").stdout
+    assert "..." not in re.sub(r"\[ARGS\]\.\.\.", "", shown)  # no sentence is cut
+    examples = [
+        line for line in shown.splitlines() if line.startswith(f"  manygp {name}".rstrip())
+    ]
+    assert examples
+    for example in examples:
+        words = shlex.split(example)[1:]
+        found = next(
+            COMMANDS[" ".join(words[:n])] for n in (2, 1) if " ".join(words[:n]) in COMMANDS
+        )
+        known = {spelling for option in found.params for spelling in option.opts}
+        assert {word for word in words if word.startswith("-")} <= known | {"--help"}
+    for option in COMMANDS[name].params:
+        assert isinstance(option, click.Argument) or option.help
+
+
+def test_the_version_is_told():
+    assert manygp.__version__ in run("--version").stdout
+
+
+def test_help_imports_nothing_heavy_but_what_scikit_learn_does():
+    program = """
+import sys
+import sklearn.neighbors
+heavy = {"matplotlib", "pyarrow", "pandas", "torch"} - set(sys.modules)
+assert {"matplotlib", "torch"} <= heavy
+from manygp.cli import main
+main(["--help"], "manygp", standalone_mode=False)
+sys.exit(", ".join(heavy & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.strip() == ""
+    assert "Usage: manygp" in done.stdout
+
+
+def test_without_click_the_message_names_the_extra():
+    program = "import sys; sys.modules['click'] = None; import manygp.cli"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert 'pip install "manygp[cli]"' in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+# Ends of all kinds, of real processes
+
+# Says when two experts are kept, and then waits for a signal.
+SLOW_FIT = """
+import sys, time
+from manygp.training import fitting
+from manygp.cli import main
+fit_kernel, done = fitting.fit_kernel, []
+def slow(*arguments):
+    if len(done) == 2:
+        print("ready", flush=True)
+        time.sleep(600)
+    done.append(1)
+    return fit_kernel(*arguments)
+fitting.fit_kernel = slow
+main(sys.argv[1:], prog_name="manygp")
+"""
+# Says when some rows are written, and then waits for a signal.
+SLOW_PREDICT = """
+import functools, sys, time
+from manygp import ManyGPRegressor
+from manygp.tables import training_rows
+from manygp.cli import main
+training_rows.read_features = functools.partial(training_rows.read_features, batch_rows=10)
+predict, done = ManyGPRegressor.predict, []
+def slow(*arguments, **named):
+    if len(done) == 3:
+        print("ready", flush=True)
+        time.sleep(600)
+    done.append(1)
+    return predict(*arguments, **named)
+ManyGPRegressor.predict = slow
+main(sys.argv[1:], prog_name="manygp")
+"""
+
+
+def ended_by(number, program, *arguments, ready=lambda: None):
+    """The exit code, and standard error, of a command that was sent a signal in its midst."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdout.readline() == "ready\n"
+        ready()
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=60)
+    return process.returncode, stderr
+
+
+def test_an_interrupted_fit_says_what_would_have_been_kept(made, tmp_path):
+    fit = ("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", *SMALL)
+    (tmp_path / "m").write_text("old")
+    assert ended_by(signal.SIGINT, SLOW_FIT, *fit) == (
+        130,
+        "interrupted; nothing is kept; --checkpoint FOLDER would keep finished experts\n",
+    )
+    assert files(tmp_path) == ["m"]
+    assert (tmp_path / "m").read_text() == "old"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_after_an_interrupt_or_a_kill_the_same_command_goes_on(made, tmp_path, number):
+    folder, model = tmp_path / "night", tmp_path / "m"
+    fit = ("fit", made / "train.csv", "--target", "y", "-o", model, *SMALL, "--checkpoint", folder)
+    code, stderr = ended_by(number, SLOW_FIT, *fit)
+    if number == signal.SIGINT:
+        kept = f"what is finished is kept in {folder}; the same command goes on there"
+        assert (code, stderr) == (130, f"interrupted; {kept}\n")
+    assert files(tmp_path) == ["night"]
+    before = (folder / FITS).read_text()
+    assert len(before.splitlines()) == 2
+    run(*fit)
+    assert (folder / FITS).read_text().startswith(before)
+    assert len((folder / FITS).read_text().splitlines()) == 3
+    assert model.read_bytes() == (made / "model.manygp").read_bytes()
+
+
+def test_an_interrupt_reaches_a_fit_on_several_cores(made, tmp_path):
+    """Experts that are being fitted are finished, and no others begun."""
+    program = SLOW_FIT.replace("time.sleep(600)", "time.sleep(0.5)").replace("== 2", ">= 0")
+    small = ("--points-per-expert", 5, "--label", "bt-ent", "--jobs", 2)
+    fit = ("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", *small)
+    begin = time.perf_counter()
+    code, stderr = ended_by(signal.SIGINT, program, *fit)
+    assert time.perf_counter() - begin < 12  # all of them take 15 seconds
+    assert (code, stderr.split(";")[0]) == (130, "interrupted")
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "message", "name"),
+    [
+        (signal.SIGINT, 130, "interrupted\n", "out.csv.gz"),
+        (signal.SIGTERM, 143, "", "out.parquet"),
+        (signal.SIGHUP, 129, "", "out.csv"),
+    ],
+)
+def test_an_ended_predict_leaves_nothing_half_written(made, tmp_path, number, code, message, name):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    output = tmp_path / name
+    output.write_text("old")
+
+    def ready():
+        assert len(files(tmp_path)) == 2  # a temporary one too
+
+    predict = ("predict", made / "model.manygp", made / "test.csv", "-o", output)
+    assert ended_by(number, SLOW_PREDICT, *predict, ready=ready) == (code, message)
+    assert files(tmp_path) == [name]
+    assert output.read_text() == "old"
+
+
+# As on a full disk, where a write fails in its midst.
+FULL_DISK = """
+import json, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+from manygp.cli import main
+for arguments in json.loads(sys.argv[1]):
+    try:
+        main(arguments, prog_name="manygp")
+    except SystemExit as end:
+        print(end.code)
+"""
+
+
+def test_on_a_full_disk_the_old_output_survives(made, tmp_path):
+    names = ["m", "out.csv", "out.csv.gz", "out.parquet"]
+    for name in names:
+        (tmp_path / name).write_text("old")
+    fit = ("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", *SMALL)
+    predict = ("predict", made / "model.manygp", made / "train.csv", "-o")
+    commands = [fit, *((*predict, tmp_path / name) for name in names[1:])]
+    arguments = json.dumps([[str(word) for word in command] for command in commands])
+    program = [sys.executable, "-B", "-c", FULL_DISK, arguments]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.stdout.split() == ["1"] * 4
+    assert done.stderr.splitlines() == [
+        f"Error: {tmp_path / name}: File too large" for name in names
+    ]
+    assert files(tmp_path) == names
+    assert {(tmp_path / name).read_text() for name in names} == {"old"}
+
+
+def test_a_broken_pipe_is_silent(made):
+    many = write_csv(made / "many.csv", {"a": np.ones(5000), "b": np.ones(5000)})
+    command = [sys.executable, "-m", "manygp.cli", "predict", made / "model.manygp", many]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"mean,std,lower,upper\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+# Larger than memory
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A model that takes no time to ask."""
+    folder = tmp_path_factory.mktemp("tiny")
+    data = write_csv(folder / "train.csv", {name: values[:20] for name, values in TRAIN.items()})
+    run("fit", data, "--target", "y", "-o", folder / "m")
+    return folder / "m"
+
+
+MEASURED = """
+import resource, sys
+from manygp.cli import main
+main(sys.argv[1:], standalone_mode=False)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def peak_megabytes(model, data):
+    command = [sys.executable, "-c", MEASURED, "predict", model, data, "-o", f"{data}.out.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout) / 1024
+
+
+def write_many(path, n_rows, note=""):
+    """A long table of which a block is repeated; its size, uncompressed, in megabytes."""
+    block = 1000
+    rows = "".join(f"{a!r},{note},{a / 2!r}\n" for a in RNG.random(block).tolist())
+    compressed = path.suffix == ".gz"
+    with gzip.open(path, "wt", compresslevel=1) if compressed else open(path, "w") as file:
+        file.write("a,note,b\n")
+        for _ in range(n_rows // block):
+            file.write(rows)
+    return len(rows) * n_rows / block / 1e6
+
+
+def test_memory_does_not_grow_with_the_rows(tiny, tmp_path):
+    write_many(tmp_path / "some.csv", 135_000)
+    extent = write_many(tmp_path / "more.csv", 270_000)
+    growth = peak_megabytes(tiny, tmp_path / "more.csv") - peak_megabytes(
+        tiny, tmp_path / "some.csv"
+    )
+    assert extent > 10
+    assert growth < 15  # the rows that were added would take 40 as text
+    with open(tmp_path / "more.csv.out.csv") as file:
+        assert sum(1 for _ in file) == 270_001
+
+
+@pytest.mark.slow
+def test_a_table_may_be_larger_than_the_memory_that_is_used(tiny, tmp_path):
+    extent = write_many(tmp_path / "large.csv.gz", 1_500_000, note=500 * "x")
+    assert extent > 700
+    assert peak_megabytes(tiny, tmp_path / "large.csv.gz") < extent / 2

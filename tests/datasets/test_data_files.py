@@ -1,0 +1,129 @@
+"""Real data sets are found, checked, downloaded once, or missed with a clear word."""
+
+import gzip
+import hashlib
+import http.server
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manygp import datasets
+from manygp.datasets import files
+from manygp.datasets.files import DATA_FILES, DataFile
+
+TEXT = "\n".join(f"{i},{i % 3},{0.5 * i}" for i in range(10)).encode() + b"\n"
+STD = float(np.std(0.5 * np.arange(10)))
+HOMES = [os.environ.get("MANYGP_DATA"), Path(__file__).parents[2] / "shared" / "data"]
+HOME = next((Path(home) for home in HOMES if home and Path(home).exists()), None)
+
+
+@pytest.fixture
+def toy(monkeypatch, tmp_path):
+    """A registered data set "toy" whose file is not there yet, and an empty cache."""
+    file = DataFile(10, 2, STD, hashlib.sha256(TEXT).hexdigest(), "the toy shop", None)
+    monkeypatch.setitem(DATA_FILES, "toy", file)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("MANYGP_DATA", raising=False)
+    return file
+
+
+def put(folder, text=TEXT):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "toy.csv.gz").write_bytes(gzip.compress(text))
+
+
+def test_a_folder_may_be_named_by_argument_or_environment(toy, tmp_path, monkeypatch):
+    put(tmp_path)
+    by_argument = datasets.load("toy", data_dir=tmp_path)
+    assert by_argument.X.shape == (10, 2)
+    np.testing.assert_array_equal(by_argument.y, 0.5 * np.arange(10))
+    monkeypatch.setenv("MANYGP_DATA", str(tmp_path))
+    np.testing.assert_array_equal(datasets.load("toy").X, by_argument.X)
+
+
+def test_a_missing_file_is_named_with_its_source(toy, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"toy\.csv\.gz is missing.*the toy shop"):
+        datasets.load("toy", data_dir=tmp_path)
+
+
+def test_what_cannot_be_downloaded_says_where_to_put_it(toy):
+    with pytest.raises(FileNotFoundError, match=r"toy\.csv\.gz.*MANYGP_DATA.*the toy shop"):
+        datasets.load("toy")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: gzip.compress(TEXT.replace(b"4.5", b"4.6")), "checksum differs"),
+        (lambda data: data[:-9], "not a readable gzip"),
+        (lambda data: b"plain text", "not a readable gzip"),
+    ],
+)
+def test_an_altered_file_is_named(toy, tmp_path, damage, message):
+    put(tmp_path)
+    path = tmp_path / "toy.csv.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=rf"toy\.csv\.gz.*{message}"):
+        datasets.load("toy", data_dir=tmp_path)
+
+
+def test_rows_columns_and_target_are_checked(toy, tmp_path, monkeypatch):
+    put(tmp_path)
+    for wrong in (toy._replace(n_rows=11), toy._replace(n_features=3), toy._replace(target_std=9)):
+        monkeypatch.setitem(DATA_FILES, "toy", wrong)
+        with pytest.raises(ValueError, match="has shape"):
+            datasets.load("toy", data_dir=tmp_path)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A server on this machine: its address, its folder, and what it was asked for."""
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=str(tmp_path / "shop"))
+
+        def log_message(self, *args):
+            asked.append(self.path)
+
+    (tmp_path / "shop").mkdir()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/toy.csv.gz", tmp_path / "shop", asked
+        server.shutdown()
+        thread.join()
+
+
+def test_a_file_is_downloaded_once_into_the_cache(toy, shop, monkeypatch):
+    url, folder, asked = shop
+    put(folder)
+    monkeypatch.setitem(DATA_FILES, "toy", toy._replace(url=url))
+    first, second = datasets.load("toy"), datasets.load("toy")
+    np.testing.assert_array_equal(first.X, second.X)
+    assert len(asked) == 1
+    assert [path.name for path in files.cache_folder().iterdir()] == ["toy.csv.gz"]
+
+
+@pytest.mark.parametrize("text", [None, b"something else\n"])
+def test_a_failed_download_leaves_nothing_behind(toy, shop, monkeypatch, text):
+    url, folder, _ = shop
+    if text is not None:
+        put(folder, text)
+    monkeypatch.setitem(DATA_FILES, "toy", toy._replace(url=url))
+    with pytest.raises(FileNotFoundError, match=r"could not be downloaded.*the toy shop"):
+        datasets.load("toy")
+    assert not any(files.cache_folder().iterdir())
+
+
+@pytest.mark.skipif(HOME is None, reason="needs the real data sets: set MANYGP_DATA")
+@pytest.mark.parametrize("name", DATA_FILES)
+def test_the_real_data_sets_are_as_described(name):
+    data = datasets.load(name, data_dir=HOME)
+    assert data.X.shape == (DATA_FILES[name].n_rows, DATA_FILES[name].n_features)
+    assert np.isfinite(data.X).all()
+    assert data.y.std() == pytest.approx(DATA_FILES[name].target_std, abs=1e-3)

@@ -1,0 +1,205 @@
+"""The paper's grid, its tables and its page."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("click")
+pytest.importorskip("matplotlib")
+
+from click.testing import CliRunner
+
+from manygp import ManyGPRegressor, datasets
+from manygp.cli import main
+from manygp.display import page
+from manygp.experiments import figures, grid, tables
+from manygp.experiments.published import published, published_cells
+from manygp.metrics import ence, nll, rmse
+from manygp.rules.labels import LABELS
+
+SMALL = grid.Configuration(n_rows=300)
+
+
+def test_the_plan_covers_every_published_score_and_is_no_larger_than_asked():
+    cells = grid.plan(grid.TASKS, LABELS, 10, with_sizes=True)
+    covered = {
+        (cell.task, model)
+        for cell in cells
+        if cell.regime == "independent"
+        for model in grid.labels_of(cell.assignment)
+    }
+    scores = {(c.task, c.model) for c in published_cells() if c.task != "average"}
+    assert scores <= covered
+    assert len(cells) == len(set(cells))
+    assert [cell.seed for cell in cells] == sorted(cell.seed for cell in cells)
+    first = [cell.cost for cell in cells if cell.seed == 0]
+    assert first == sorted(first, reverse=True)
+    few = grid.plan(["ackley"], ["rd-ent"], 3, with_sizes=True)
+    assert {(cell.assignment, cell.points) for cell in few} == {("rd", 200)}
+    assert len(few) == 3 * len(grid.REGIMES)
+    assert not any(c.assignment == "full" for c in grid.plan(["kin40k"], LABELS, 1, False))
+
+
+def test_the_size_study_varies_the_points_for_three_seeds():
+    cells = grid.plan(["kin40k"], ["bt-ent-c"], 10, with_sizes=True)
+    points = {cell.points for cell in cells}
+    assert points == set(grid.SIZES)
+    assert {cell.seed for cell in cells if cell.points != 200} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "labels"), [("bt", ["bt-var-c", "gp-pro-sm"]), ("full", ["gp-full"])]
+)
+def test_models_that_share_experts_score_as_if_fitted_alone(assignment, labels):
+    cell = grid.Cell("ackley", assignment, "independent", 50, 1)
+    found = grid.run_cell(cell, SMALL, None)
+    data = datasets.split(datasets.load("ackley", 1, 300), 1)
+    for label in labels:
+        model = ManyGPRegressor.from_label(label, points_per_expert=50, random_state=1)
+        answer = model.fit(data.X_train, data.y_train).predict(data.X_test, return_std=True)
+        for metric in (rmse, nll, ence):
+            expected = metric(data.y_test, *answer)
+            assert found["models"][label][metric.__name__] == pytest.approx(expected, rel=1e-9)
+
+
+def test_gp_pro_full_scores_as_gp_full():
+    cell = grid.Cell("ackley", "full", "independent", 50, 0)
+    models = grid.run_cell(cell, SMALL, None)["models"]
+    for metric in tables.METRICS:
+        assert models["gp-pro-full"][metric] == pytest.approx(models["gp-full"][metric], rel=1e-9)
+
+
+def test_a_folder_of_another_configuration_is_refused(tmp_path):
+    grid.Store(tmp_path, SMALL, grid.Cell)
+    grid.Store(tmp_path, SMALL, grid.Cell)
+    with pytest.raises(ValueError, match="another configuration"):
+        grid.Store(tmp_path, grid.Configuration(), grid.Cell)
+
+
+def test_finished_cells_are_not_computed_again_and_others_are(tmp_path):
+    store = grid.Store(tmp_path, SMALL, grid.Cell)
+    cells = [grid.Cell("ackley1d", a, "independent", 50, 0) for a in ("bt", "rd")]
+    kept = {**cells[0]._asdict(), "kept": True}
+    store.add(cells[0], kept)
+    with store.path.open("a") as file:
+        file.write('{"task": "ack')  # of a writer that was killed
+    seen = []
+    grid.run(grid.Store(tmp_path, SMALL, grid.Cell), cells, None, 1, seen.append)
+    assert seen == [cells[1]]
+    again = grid.Store(tmp_path, SMALL, grid.Cell)
+    assert again.read(cells)[0] == kept
+    assert not again.missing(cells)
+
+
+def rows(values, **changes):
+    base = {
+        "task": "ackley", "model": "bt-ent", "regime": "independent", "points_per_expert": 200,
+        "metric": "rmse", "fit_seconds": 1.0, "predict_seconds": 0.5,
+    }  # fmt: skip
+    return [{**base, **changes, "seed": s, "value": v} for s, v in enumerate(values)]
+
+
+def test_a_cell_shows_mean_standard_error_and_the_papers_number():
+    summary = tables.summarise(rows([0.4, 0.5, 0.6]))
+    found = summary["independent", "ackley", "bt-ent", 200, "rmse"]
+    assert found.mean == pytest.approx(0.5)
+    assert found.error == pytest.approx(0.1 / np.sqrt(3))
+    (table,) = [
+        t
+        for t in tables.paper_tables(summary, "independent")
+        if t.title.startswith("GP-pro, GP-pro-full") and t.title.endswith("rmse")
+    ]
+    by_task = {row[0]: row[1] for row in table.rows}
+    assert by_task["ackley"] == f"0.500 ±0.058 ({published()['ackley', 'bt-ent', 'rmse']:.3f})"
+    assert by_task["levy"] == "(0.681)"
+
+
+def test_averages_wait_for_all_tasks():
+    tasks = ["ackley", "levy"]
+    one = tables.summarise(rows([0.4]))
+    assert tables.average(one, "independent", tasks, "bt-ent", "rmse") is None
+    two = tables.summarise(rows([0.4]) + rows([0.6], task="levy"))
+    assert tables.average(two, "independent", tasks, "bt-ent", "rmse") == pytest.approx(0.5)
+
+
+def test_the_change_by_calibration_is_relative_to_the_size_of_the_score():
+    pairs = rows([-2.0], metric="nll") + rows([-2.2], metric="nll", model="bt-ent-c")
+    table = tables.calibration_table(tables.summarise(pairs), "independent", ["ackley"])
+    row = next(row for row in table.rows if row[0] == "bt-ent")
+    assert row[3].startswith("-2.000 → -2.200")
+    assert row[4].startswith("-10.0%")
+
+
+def test_sizes_are_compared_on_the_same_seeds_and_tasks(tmp_path, monkeypatch):
+    many = []
+    for model in ("bt-ent-c", "rd-ent-c"):
+        for size in grid.SIZES:
+            values = [1.0, 2.0, 3.0] + [100.0] * (7 if size == 200 else 0)
+            for metric in tables.METRICS:
+                many += rows(values, model=model, points_per_expert=size, metric=metric)
+        many += rows([9.0], model=model, task="levy", points_per_expert=200)  # not finished
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    monkeypatch.setattr(plt, "close", lambda figure: None)
+    assert figures.draw_sizes(many, tmp_path / "sizes.png")
+    axes = plt.gcf().axes
+    monkeypatch.undo()
+    assert [line.get_label() for line in axes[0].lines] == ["ball tree", "random"]
+    for line in axes[0].lines:
+        np.testing.assert_allclose(line.get_ydata(), 2.0)
+    plt.close("all")
+    assert not figures.draw_sizes(rows([1.0]), tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+
+
+def test_the_page_needs_nothing_from_outside_and_escapes_what_it_shows():
+    table = page.Table("<b>", ["", "a&b"], [["<script>", "**1.0** (2.0)"]])
+    html = page.page("t", "i", {"s": page.as_html(table, tables.markup)})
+    assert "<script" not in html
+    assert "a&amp;b" in html
+    assert "<b>1.0</b>" in html
+    assert 'name="viewport"' in html
+    assert not re.search(r"""(src|href)=["'](?!data:|#)""", html)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tasks", "nix"], "unknown name 'nix'; the known ones are ackley"),
+        (["--models", "bt-ent,nix"], "unknown name 'nix'.*gp-pro-full"),
+        (["--tasks", "kin40k", "--seeds", "1"], r"kin40k\.csv\.gz is missing"),
+    ],
+)
+def test_the_command_names_what_it_does_not_know(options, message, tmp_path):
+    arguments = ["bench", "paper", "--results", str(tmp_path / "r"), "--data-dir", str(tmp_path)]
+    result = CliRunner().invoke(main, [*arguments, *options])
+    assert result.exit_code != 0
+    assert re.search(message, result.output)
+
+
+def test_after_a_kill_the_same_command_goes_on_and_writes_everything(tmp_path):
+    results = tmp_path / "results"
+    cells = results / "cells.jsonl"
+    command = [sys.executable, "-m", "manygp.cli", "bench", "paper", "--quick", "--jobs", "1"]
+    command += ["--tasks", "ackley1d", "--models", "bt-ent,bt-ent-c,rd-ent-c,gp-full"]
+    command += ["--results", str(results)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not cells.exists():
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    before = cells.read_text().rpartition("\n")[0]
+    assert before
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert cells.read_text().startswith(before)
+    assert len(cells.read_text()) > len(before)
+    written = done.stdout.split()
+    assert str(results / "index.html") in written
+    assert all(os.path.getsize(path) > 0 for path in written)
+    header = (results / "results.csv").read_text().splitlines()[0]
+    assert header.startswith("task,model,regime,points_per_expert,seed,metric,value,fit_seconds")

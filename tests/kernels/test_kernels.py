@@ -1,0 +1,348 @@
+"""Every kernel against the reference, scikit-learn and finite differences."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import kernels as sk
+
+import reference
+from manygp import kernels
+from manygp.kernels import (
+    RBF,
+    Constant,
+    Linear,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+    White,
+    default_kernel,
+)
+from manygp.kernels.base import Kernel, Pair, split_noise
+from manygp.kernels.conversion import as_kernel
+
+ARD = (0.4, 0.9, 2.1)
+FIXED = "fixed"
+
+
+class Case(NamedTuple):
+    """A kernel, the reference's k(x, z) without noise, and scikit-learn's, if it has it."""
+
+    kernel: Kernel
+    k: Callable[[Any, Any], float]
+    sklearn: Any = None
+    noise: float = 0.0
+    n_columns: int = 3
+
+
+def iso(scale):
+    return (scale,) * 3
+
+
+CASES = {
+    "constant": Case(Constant(1.7), lambda x, z: 1.7, sk.ConstantKernel(1.7)),
+    "white": Case(White(0.3), lambda x, z: 0.0, sk.WhiteKernel(0.3), noise=0.3),
+    "linear": Case(Linear(0.7), lambda x, z: reference.linear(x, z, 0.7), sk.DotProduct(0.7)),
+    "rbf": Case(RBF(0.8), lambda x, z: reference.rbf(x, z, iso(0.8)), sk.RBF(0.8)),
+    "rbf-ard": Case(RBF(ARD), lambda x, z: reference.rbf(x, z, ARD), sk.RBF(ARD)),
+    **{
+        f"matern-{nu}{'-ard' if scale == ARD else ''}": Case(
+            Matern(scale if scale == ARD else 0.8, nu=nu),
+            lambda x, z, nu=nu, scale=scale: reference.matern(x, z, nu, scale),
+            sk.Matern(scale if scale == ARD else 0.8, nu=nu),
+        )
+        for nu in (0.5, 1.5, 2.5)
+        for scale in (iso(0.8), ARD)
+    },
+    "rational-quadratic": Case(
+        RationalQuadratic(0.8, 1.6),
+        lambda x, z: reference.rational_quadratic(x, z, iso(0.8), 1.6),
+        sk.RationalQuadratic(0.8, 1.6),
+    ),
+    "rational-quadratic-ard": Case(
+        RationalQuadratic(ARD, 0.6), lambda x, z: reference.rational_quadratic(x, z, ARD, 0.6)
+    ),
+    "periodic": Case(
+        Periodic(0.9, 1.3), lambda x, z: reference.periodic(x, z, 0.9, 1.3), n_columns=3
+    ),
+    "periodic-one-column": Case(
+        Periodic(0.9, 1.3),
+        lambda x, z: reference.periodic(x, z, 0.9, 1.3),
+        sk.ExpSineSquared(0.9, 1.3),
+        n_columns=1,
+    ),
+    "sum": Case(
+        RBF(ARD) + Linear(0.7),
+        lambda x, z: reference.rbf(x, z, ARD) + reference.linear(x, z, 0.7),
+        sk.RBF(ARD) + sk.DotProduct(0.7),
+    ),
+    "product": Case(
+        Matern(ARD, nu=1.5) * Linear(0.7),
+        lambda x, z: reference.matern(x, z, 1.5, ARD) * reference.linear(x, z, 0.7),
+        sk.Matern(ARD, nu=1.5) * sk.DotProduct(0.7),
+    ),
+    "same-kernel-twice": Case(
+        RBF(0.8) * RBF(0.8), lambda x, z: reference.rbf(x, z, iso(0.8)) ** 2
+    ),
+    "sum-of-constants": Case(Constant(0.2) + Constant(1.1), lambda x, z: 1.3),
+    "product-of-sums": Case(
+        (Constant(0.5) + Periodic(0.9, 1.3)) * (Matern(ARD) + RationalQuadratic(0.8, 1.6)),
+        lambda x, z: (
+            (0.5 + reference.periodic(x, z, 0.9, 1.3))
+            * (
+                reference.matern(x, z, 2.5, ARD)
+                + reference.rational_quadratic(x, z, iso(0.8), 1.6)
+            )
+        ),
+    ),
+    "signal-and-noise": Case(
+        Constant(2.0) * Matern(ARD) + White(0.3),
+        lambda x, z: 2 * reference.matern(x, z, 2.5, ARD),
+        sk.ConstantKernel(2.0) * sk.Matern(ARD, nu=2.5) + sk.WhiteKernel(0.3),
+        noise=0.3,
+    ),
+    "noise-first": Case(
+        White(0.3) + RBF(ARD) + Constant(0.4),
+        lambda x, z: reference.rbf(x, z, ARD) + 0.4,
+        noise=0.3,
+    ),
+    "default": Case(
+        default_kernel(3), lambda x, z: reference.matern(x, z, 2.5, iso(0.5)), noise=0.1
+    ),
+    "fixed-signal": Case(
+        Constant(2.0, FIXED) * RBF(ARD) + White(0.3),
+        lambda x, z: 2 * reference.rbf(x, z, ARD),
+        sk.ConstantKernel(2.0, FIXED) * sk.RBF(ARD) + sk.WhiteKernel(0.3),
+        noise=0.3,
+    ),
+    "fixed-noise": Case(
+        RBF(0.8) + White(0.3, FIXED),
+        lambda x, z: reference.rbf(x, z, iso(0.8)),
+        sk.RBF(0.8) + sk.WhiteKernel(0.3, FIXED),
+        noise=0.3,
+    ),
+    "fixed-scale": Case(
+        RationalQuadratic(ARD, 0.6, FIXED) + Linear(0.7, FIXED),
+        lambda x, z: reference.rational_quadratic(x, z, ARD, 0.6) + reference.linear(x, z, 0.7),
+    ),
+    "fixed-shape": Case(
+        RationalQuadratic(0.8, 1.6, alpha_bounds=FIXED) * Periodic(0.9, 1.3, FIXED),
+        lambda x, z: (
+            reference.rational_quadratic(x, z, iso(0.8), 1.6) * reference.periodic(x, z, 0.9, 1.3)
+        ),
+    ),
+    "fixed-period": Case(
+        Periodic(0.9, 1.3, period_bounds=FIXED), lambda x, z: reference.periodic(x, z, 0.9, 1.3)
+    ),
+    "all-fixed": Case(
+        Constant(2.0, FIXED) * Matern(ARD, FIXED, nu=0.5),
+        lambda x, z: 2 * reference.matern(x, z, 0.5, ARD),
+    ),
+}
+
+
+WITH_SKLEARN = [name for name, case in CASES.items() if case.sklearn is not None]
+assert_equal = partial(np.testing.assert_allclose, rtol=0, atol=1e-10)
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+def rows(n, n_columns, seed=0):
+    """Read-only inputs, some rows of which are equal."""
+    X = np.random.default_rng(seed).normal(size=(n, n_columns))
+    X[-2:] = X[0]
+    X.flags.writeable = False
+    return X
+
+
+def leaves(kernel):
+    return leaves(kernel.left) | leaves(kernel.right) if isinstance(kernel, Pair) else {kernel}
+
+
+def test_every_kernel_of_the_catalogue_has_a_case():
+    catalogue = {getattr(kernels, name) for name in kernels.__all__ if name[0].isupper()}
+    abstract_or_pairs = {Kernel, kernels.Sum, kernels.Product}
+    covered = {type(leaf) for case in CASES.values() for leaf in leaves(case.kernel)}
+    assert covered == catalogue - abstract_or_pairs
+
+
+def test_kernel_equals_the_reference(case):
+    X, Z = rows(9, case.n_columns), rows(7, case.n_columns, seed=1)
+    assert_equal(case.kernel(X), reference.covariance(case.k, X, [case.noise] * 9))
+    assert_equal(case.kernel(X, Z), reference.gram(case.k, X, Z))
+
+
+@pytest.mark.parametrize("name", WITH_SKLEARN)
+def test_kernel_equals_scikit_learns(name):
+    case = CASES[name]
+    X, Z = rows(9, case.n_columns), rows(7, case.n_columns, seed=1)
+    assert_equal(case.kernel(X), case.sklearn(X))
+    assert_equal(case.kernel(X, Z), case.sklearn(X, Z))
+    assert_equal(case.kernel.diag(X), case.sklearn.diag(X))
+
+
+@pytest.mark.parametrize("name", WITH_SKLEARN)
+def test_conversion_from_scikit_learn_gives_the_same_kernel(name):
+    assert as_kernel(CASES[name].sklearn) == CASES[name].kernel
+
+
+def test_cross_is_a_block_of_the_joint_matrix(case):
+    X, Z = rows(9, case.n_columns), rows(7, case.n_columns, seed=1)
+    joint = case.kernel(np.vstack([X, Z]))
+    assert_equal(case.kernel(X, Z), joint[:9, 9:])
+
+
+def test_diag_is_the_diagonal(case):
+    X = rows(9, case.n_columns)
+    assert_equal(case.kernel.diag(X), np.diag(case.kernel(X)))
+
+
+def test_matrix_is_symmetric_and_positive_semidefinite(case):
+    K = case.kernel(rows(30, case.n_columns))
+    assert_equal(K, K.T)
+    assert np.linalg.eigvalsh(K).min() > -1e-10 * len(K)
+
+
+def test_pullback_equals_finite_differences_for_a_nonsymmetric_cotangent(case):
+    X = rows(9, case.n_columns)
+    K_bar = np.random.default_rng(2).normal(size=(9, 9))
+    K_bar.flags.writeable = False
+    theta, at, h = case.kernel.theta, case.kernel.with_theta, 1e-5
+    expected = [
+        np.sum(K_bar * (at(theta + step)(X) - at(theta - step)(X))) / (2 * h)
+        for step in h * np.eye(len(theta))
+    ]
+    np.testing.assert_allclose(case.kernel.pullback(X, K_bar), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_theta_bounds_and_names_belong_together(case):
+    kernel = case.kernel
+    p = len(kernel.theta)
+    assert kernel.theta.shape == (p,)
+    assert kernel.bounds.shape == (p, 2)
+    assert len(kernel.theta_names) == p
+    assert kernel.pullback(rows(4, case.n_columns), np.ones((4, 4))).shape == (p,)
+
+
+def test_with_theta_changes_the_free_hyperparameters_and_nothing_else(case):
+    kernel = case.kernel
+    moved = kernel.theta + np.linspace(0.1, 0.3, len(kernel.theta))
+    other = kernel.with_theta(moved)
+    np.testing.assert_allclose(other.theta, moved, rtol=1e-14)
+    np.testing.assert_array_equal(other.bounds, kernel.bounds)
+    assert other.theta_names == kernel.theta_names
+    back = other.with_theta(kernel.theta)
+    X = rows(5, case.n_columns)
+    assert_equal(back(X), kernel(X))
+
+
+@pytest.mark.parametrize("excess", [-1, 1])
+@pytest.mark.parametrize("name", ["rbf", "rbf-ard", "signal-and-noise"])
+def test_with_theta_refuses_a_theta_of_another_length(name, excess):
+    kernel = CASES[name].kernel
+    with pytest.raises(ValueError, match="theta"):
+        kernel.with_theta(np.zeros(len(kernel.theta) + excess))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fixed-signal", ["RBF.length_scale[0]", "RBF.length_scale[1]", "RBF.length_scale[2]",
+                          "White.variance"]),
+        ("fixed-noise", ["RBF.length_scale"]),
+        ("fixed-scale", ["RationalQuadratic.alpha"]),
+        ("fixed-shape", ["RationalQuadratic.length_scale", "Periodic.period"]),
+        ("fixed-period", ["Periodic.length_scale"]),
+        ("all-fixed", []),
+    ],
+)  # fmt: skip
+def test_fixed_parameters_are_not_in_theta(name, expected):
+    assert CASES[name].kernel.theta_names == expected
+
+
+STATIONARY = pytest.mark.parametrize(
+    "name", ["rbf", "matern-0.5", "matern-1.5", "matern-2.5", "rational-quadratic"]
+)
+
+
+def two_clusters():
+    """Rows whose distances are far larger between the clusters than inside them."""
+    X = rows(20, 3).copy()
+    X[::2] += 1e5
+    return X
+
+
+@STATIONARY
+def test_kernel_is_accurate_between_clusters_many_length_scales_apart(name):
+    case, X = CASES[name], two_clusters()
+    np.testing.assert_allclose(case.kernel(X), case.sklearn(X), rtol=0, atol=1e-8)
+
+
+@STATIONARY
+def test_diagonal_of_a_stationary_kernel_is_exact_wherever_the_rows_lie(name):
+    np.testing.assert_array_equal(np.diag(CASES[name].kernel(two_clusters())), np.ones(20))
+
+
+def test_converted_kernel_equals_scikit_learns_or_is_refused_on_several_columns():
+    theirs, X = sk.ExpSineSquared(0.9, 1.3), rows(9, 3)
+    try:
+        ours = as_kernel(theirs, 3)
+        ours.check_columns(3)
+    except ValueError:
+        return
+    assert_equal(ours(X), theirs(X))
+
+
+def test_numbers_multiply_a_kernel_as_constants():
+    assert 2.0 * RBF() == Constant(2.0) * RBF()
+    assert RBF() * 2.0 == RBF() * Constant(2.0)
+
+
+def test_splitting_off_the_noise_keeps_the_matrix(case):
+    if isinstance(case.kernel, White):
+        with pytest.raises(ValueError, match="only noise"):
+            split_noise(case.kernel)
+        return
+    X = rows(6, case.n_columns)
+    split = split_noise(case.kernel)
+    assert isinstance(split.right, White)
+    assert split.right.variance == case.noise
+    assert not any(isinstance(leaf, White) for leaf in leaves(split.left))
+    assert_equal(split(X), case.kernel(X))
+
+
+@pytest.mark.parametrize("kernel", [RBF() * White(), RBF() + White() + White()])
+def test_noise_that_cannot_be_split_off_is_refused(kernel):
+    with pytest.raises(ValueError, match="White"):
+        split_noise(kernel)
+
+
+def test_one_length_scale_per_column_is_required_of_every_part():
+    kernel = Constant() * (Linear() + RBF((1.0, 2.0)))
+    kernel.check_columns(2)
+    with pytest.raises(ValueError, match="RBF has 2 length-scales but X has 3"):
+        kernel.check_columns(3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RBF(-1.0),
+        lambda: Constant(0.0),
+        lambda: White(np.nan),
+        lambda: Linear(np.inf),
+        lambda: RBF((1.0, 0.0)),
+        lambda: RBF(1.0, (2.0, 1.0)),
+        lambda: RBF(1.0, (0.0, 1.0)),
+        lambda: RBF(1.0, "free"),
+        lambda: Matern(nu=2.0),
+    ],
+)
+def test_impossible_hyperparameters_are_refused(make):
+    with pytest.raises(ValueError, match="must be"):
+        make()

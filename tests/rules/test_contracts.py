@@ -1,0 +1,419 @@
+"""Every weighting, calibration and aggregation against the reference and every invariant."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import reference
+from manygp.metrics import ence
+from manygp.rules.aggregation import AGGREGATIONS, DEPENDENT, normalise
+from manygp.rules.calibration import CALIBRATIONS, Information, Recalibration
+from manygp.rules.records import ExpertPredictions, Gaussian
+from manygp.rules.weighting import TEMPERED, WEIGHTINGS
+
+# The reference's rules by name: a new entry of a registry needs one.
+REFERENCE_WEIGHTS = {
+    "entropy": reference.entropy_weights,
+    "variance": reference.variance_weights,
+    "uniform": reference.uniform_weights,
+    "softmax": reference.softmax_weights,
+    "tempered": reference.tempered_weights,
+}
+REFERENCE_RATIO = {"information": reference.information_ratio, "none": lambda v, noise: 1.0}
+REFERENCE_AGGREGATION = {
+    "gpoe": lambda mean, v, p, w, c, x: reference.gpoe(mean, v, w),
+    "poe": lambda mean, v, p, w, c, x: reference.poe(mean, v, [1.0] * len(v)),
+    "bcm": lambda mean, v, p, w, c, x: reference.rbcm_own_priors(mean, v, p, [1.0] * len(v), c),
+    "rbcm": lambda mean, v, p, w, c, x: reference.rbcm_own_priors(mean, v, p, w, c),
+    "barycentre": lambda mean, v, p, w, c, x: reference.barycentre(mean, v, w),
+    "grbcm": lambda mean, v, p, w, c, x: reference.grbcm(mean, v, *posterior(COMMON, x)),
+    "nested": lambda mean, v, p, w, c, x: reference.nested(
+        signal, X, y, NOISE, PARTS[: len(v)], CENTRE, x
+    ),
+}
+EVERY_WEIGHTING = pytest.mark.parametrize("weighting", WEIGHTINGS)
+EVERY_CALIBRATION = pytest.mark.parametrize("calibration", CALIBRATIONS)
+EVERY_AGGREGATION = pytest.mark.parametrize("aggregation", AGGREGATIONS)
+# A product that counts the prior M times is surer than the prior: the flaw that the others mend.
+RETURNS_TO_PRIOR = pytest.mark.parametrize("aggregation", [a for a in AGGREGATIONS if a != "poe"])
+COUNTS_PRIOR_ONCE = pytest.mark.parametrize("aggregation", ["bcm", "rbcm"])
+# The answer of many who say the same is what they say.
+AVERAGES = pytest.mark.parametrize("aggregation", ["gpoe", "barycentre", "nested"])
+MODELS_DEPENDENCE = pytest.mark.parametrize(
+    "aggregation", [name for name, rule in AGGREGATIONS.items() if rule in DEPENDENT]
+)
+N_EXPERTS = pytest.mark.parametrize("M", [1, 2, 7])
+
+
+def read_only(array):
+    array = np.array(array, dtype=float)
+    array.flags.writeable = False
+    return array
+
+
+def record(mean, variance, prior, noise, prior_mean=None, covariance=None, communication=None):
+    """ExpertPredictions whose arrays cannot be written to; without prior_mean it is 0."""
+    prior_mean = np.zeros((len(mean), 1)) if prior_mean is None else prior_mean
+    return ExpertPredictions(
+        *map(read_only, (mean, variance, prior, noise, prior_mean)),
+        None if covariance is None else read_only(covariance),
+        None if communication is None else Gaussian(*map(read_only, communication)),
+    )
+
+
+def some_experts(M=4, N=9, seed=0, equal_priors=False):
+    rng = np.random.default_rng(seed)
+    prior = np.ones((M, N)) * (1.3 if equal_priors else rng.uniform(0.5, 2.0, size=(M, 1)))
+    known = rng.uniform(0.001, 0.999, size=(M, N))
+    noise = rng.uniform(0.01, 0.5, size=(M, 1))
+    prior_mean = np.zeros((M, 1)) if equal_priors else rng.normal(size=(M, 1))
+    return record(rng.normal(size=(M, N)), known * prior, prior, noise, prior_mean)
+
+
+# Seven Gaussian processes of one kernel, each on five rows of its own and on four common ones:
+# what they have in common cannot be made up.
+_rng = np.random.default_rng(2)
+X, ROWS = read_only(_rng.uniform(size=(39, 2))), read_only(_rng.uniform(size=(9, 2)))
+y = read_only(np.sin(5 * X[:, 0]) + X[:, 1] + 0.1 * _rng.normal(size=39))
+NOISE, CENTRE = read_only(np.full(39, 0.05)), 0.7
+COMMON = np.arange(4)
+PARTS = [np.append(COMMON, np.arange(4 + 5 * m, 9 + 5 * m)) for m in range(7)]
+
+
+def signal(x, z):
+    return 1.3 * reference.matern(x, z, 2.5, (0.4, 0.7))
+
+
+def posterior(rows, x):
+    return reference.posterior(signal, X[rows], y[rows], NOISE[rows], CENTRE, x)
+
+
+@cache
+def related_experts(M=4):
+    """What the first M of them say about ROWS, with their covariances and the common expert."""
+    K = reference.covariance(signal, X, NOISE)
+    said = np.array([[posterior(part, x) for x in ROWS] for part in PARTS[:M]])
+    C = np.array([[reference.smoother(signal, X, NOISE, p, x) for x in ROWS] for p in PARTS[:M]])
+    covariance = np.einsum("anj,jk,bnk->abn", C, K, C)
+    common = np.transpose([posterior(COMMON, x) for x in ROWS])
+    prior, noise, centre = np.full((M, 9), 1.3), [[0.05]] * M, np.full((M, 1), CENTRE)
+    return record(said[..., 0], said[..., 1], prior, noise, centre, covariance, common)
+
+
+def experts_for(aggregation, M=4):
+    """A record that holds what the aggregation needs, and otherwise whatever can be."""
+    return related_experts(M) if AGGREGATIONS[aggregation] in DEPENDENT else some_experts(M)
+
+
+def far_from_all_data(M=4, N=3, mean=0.0):
+    means, prior = np.full((M, N), mean), np.full((M, N), 1.3)
+    centre, nothing = np.full((M, 1), mean), np.zeros((M, M, N))
+    return record(means, prior, prior, [[0.1]] * M, centre, nothing, (means[0], prior[0]))
+
+
+def all_but_certain(experts):
+    """The same experts with next to no variance; their means then covary as f does."""
+    prior = experts.prior_variance
+    return experts._replace(
+        variance=1e-14 * prior, covariance=np.sqrt(prior * prior[:, None]) * (1 - 1e-14)
+    )
+
+
+def some_weights(M=4, N=9, seed=1):
+    weights = np.random.default_rng(seed).uniform(0.1, 2.0, size=(M, N))
+    weights.flags.writeable = False
+    return weights
+
+
+def take(experts, rows=slice(None), columns=slice(None)):
+    """The record of some of the experts and of some of the rows that they were asked about."""
+    wide = (array[rows][:, columns] for array in experts[:3])
+    narrow = (array[rows] for array in experts[3:5])
+    covariance, common = experts.covariance, experts.communication
+    return record(
+        *wide,
+        *narrow,
+        None if covariance is None else covariance[rows][:, rows][..., columns],
+        None if common is None else [array[columns] for array in common],
+    )
+
+
+# Weights
+
+
+@EVERY_WEIGHTING
+@N_EXPERTS
+def test_weights_equal_the_reference(weighting, M):
+    experts = some_experts(M)
+    columns = zip(experts.variance.T, experts.prior_variance.T, strict=True)
+    expected = [REFERENCE_WEIGHTS[weighting](v, p) for v, p in columns]
+    assert_allclose(WEIGHTINGS[weighting](experts).T, expected, rtol=1e-10)
+
+
+@EVERY_WEIGHTING
+@N_EXPERTS
+def test_weights_are_not_negative_even_where_rounding_exceeds_the_prior(weighting, M):
+    experts = some_experts(M)
+    exceeding = experts._replace(variance=experts.prior_variance * (1 + 1e-12))
+    for case in (experts, exceeding, far_from_all_data(M)):
+        weights = WEIGHTINGS[weighting](case)
+        assert weights.shape == case.mean.shape
+        assert np.all(np.isfinite(weights))
+        assert np.all(weights >= 0)
+
+
+@EVERY_WEIGHTING
+def test_a_surer_expert_of_the_same_prior_never_weighs_less(weighting):
+    experts = some_experts(equal_priors=True)
+    weights = WEIGHTINGS[weighting](experts)
+    by_variance = np.take_along_axis(weights, np.argsort(experts.variance, axis=0), axis=0)
+    assert np.all(np.diff(by_variance, axis=0) <= 0)
+
+
+@EVERY_WEIGHTING
+def test_weights_follow_their_experts_and_do_not_depend_on_other_rows(weighting):
+    experts, rule = some_experts(), WEIGHTINGS[weighting]
+    order, columns = [2, 0, 3, 1], [5, 1]
+    assert_allclose(rule(take(experts, order)), rule(experts)[order], rtol=1e-12)
+    assert_allclose(rule(take(experts, columns=columns)), rule(experts)[:, columns], rtol=1e-12)
+
+
+@pytest.mark.parametrize("weighting", TEMPERED)
+def test_weights_of_a_high_temperature_are_finite_and_those_of_the_surest(weighting):
+    experts = some_experts(equal_priors=True)
+    weights = normalise(TEMPERED[weighting][0](1e6)(experts))
+    assert_allclose(weights.sum(axis=0), 1)
+    assert_allclose(weights.max(axis=0), 1)
+    assert_array_equal(weights.argmax(axis=0), experts.variance.argmin(axis=0))
+
+
+@pytest.mark.parametrize("weighting", TEMPERED)
+def test_weights_of_temperature_zero_are_uniform(weighting):
+    assert_allclose(normalise(TEMPERED[weighting][0](0.0)(some_experts())), 1 / 4, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weighting", TEMPERED)
+def test_temperatures_to_choose_from_rise_and_hold_the_default(weighting):
+    rule, temperatures = TEMPERED[weighting]
+    assert list(temperatures) == sorted(set(temperatures))
+    assert rule().temperature in temperatures
+    assert WEIGHTINGS[weighting] == rule()
+
+
+def test_tempered_weights_have_no_unit():
+    experts = some_experts()
+    other = experts._replace(
+        variance=1e6 * experts.variance, prior_variance=1e6 * experts.prior_variance
+    )
+    rule = WEIGHTINGS["tempered"]
+    assert_allclose(rule(other), rule(experts), rtol=1e-12)
+
+
+def test_normalised_weights_sum_to_one_and_are_uniform_where_all_are_zero():
+    weights = np.array([[1.0, 0.0, 5e-324], [3.0, 0.0, 0.0]])
+    assert_array_equal(normalise(weights), [[0.25, 0.5, 1.0], [0.75, 0.5, 0.0]])
+
+
+# Calibration
+
+
+@EVERY_CALIBRATION
+@pytest.mark.parametrize("M", [2, 7])
+def test_ratio_equals_the_reference(calibration, M):
+    experts = some_experts(M)
+    ratio = CALIBRATIONS[calibration](experts)
+    for m, i in np.ndindex(experts.mean.shape):
+        noise = experts.noise_variance[m, 0]
+        expected = REFERENCE_RATIO[calibration](experts.variance[m, i], noise)
+        assert ratio[m, i] == pytest.approx(expected, rel=1e-12)
+
+
+@EVERY_CALIBRATION
+@pytest.mark.parametrize("noise", [0.0, 1e-300, 0.1, 1e9])
+def test_ratio_lies_above_zero_and_at_most_at_one(calibration, noise):
+    experts = some_experts()._replace(noise_variance=np.full((4, 1), noise))
+    ratio = CALIBRATIONS[calibration](experts)
+    assert ratio.shape == experts.mean.shape
+    assert np.all((ratio > 0) & (ratio <= 1))
+
+
+@EVERY_CALIBRATION
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_information_ratio_is_one_at_zero_variance(calibration, noise):
+    experts = record(np.zeros((3, 2)), np.zeros((3, 2)), np.ones((3, 2)), np.full((3, 1), noise))
+    assert_array_equal(CALIBRATIONS[calibration](experts), np.ones((3, 2)))
+
+
+@EVERY_CALIBRATION
+def test_ratio_never_increases_with_the_variance(calibration):
+    variance = np.tile(np.geomspace(1e-6, 1e3, 50), (2, 1))
+    experts = record(np.zeros((2, 50)), variance, np.full((2, 50), 1e3), [[0.1], [0.2]])
+    assert np.all(np.diff(CALIBRATIONS[calibration](experts), axis=1) <= 0)
+
+
+def test_information_ratio_decreases_up_to_the_largest_gain_and_stays_there():
+    gain = np.array([[0.1, 0.5, 0.99, 1.0, 1.5, 30.0]] * 2)
+    experts = record(np.zeros((2, 6)), 0.2 * np.expm1(2 * gain), np.ones((2, 6)), [[0.2]] * 2)
+    ratio = Information()(experts)
+    assert np.all(np.diff(ratio[:, :4]) < 0)
+    assert_allclose(ratio[:, 3:], math.exp(-(math.e - 1) / math.e), rtol=1e-12)
+
+
+@EVERY_CALIBRATION
+def test_ratio_is_one_for_a_single_expert(calibration):
+    assert_array_equal(CALIBRATIONS[calibration](some_experts(1)), np.ones((1, 9)))
+
+
+@EVERY_CALIBRATION
+def test_ratio_follows_its_expert_and_does_not_depend_on_other_rows(calibration):
+    experts, rule = some_experts(), CALIBRATIONS[calibration]
+    order, columns = [2, 0, 3, 1], [5, 1]
+    assert_array_equal(rule(take(experts, order)), rule(experts)[order])
+    assert_array_equal(rule(take(experts, columns=columns)), rule(experts)[:, columns])
+
+
+def test_strength_is_the_exponent_of_the_information_ratio():
+    experts = some_experts()
+    assert_allclose(Information(strength=2)(experts), Information()(experts) ** 2, rtol=1e-12)
+    assert_array_equal(Information(strength=0)(experts), np.ones((4, 9)))
+
+
+def test_recalibration_scales_variances_and_spreads_them_within_what_it_has_learned():
+    variance = read_only(np.geomspace(1e-3, 1e3, 13))
+    assert_array_equal(Recalibration()(variance), np.ones(13))
+    assert_array_equal(Recalibration(scale=2.5)(variance), np.full(13, 2.5))
+    factor = Recalibration(2.5, 1.5, centre=0.3, low=0.01, high=10.0)(variance)
+    top = 10.0 * 2.5 * math.sqrt(10.0 / 0.3)  # what the largest variance seen became
+    expected = [
+        2.5 * math.sqrt(max(v, 0.01) / 0.3) if v <= 10.0 else (top + v - 10.0) / v
+        for v in variance
+    ]
+    assert_allclose(factor, expected, rtol=1e-12)
+
+
+# Aggregation
+
+
+@EVERY_AGGREGATION
+@N_EXPERTS
+def test_aggregation_equals_the_reference(aggregation, M):
+    experts, weights = experts_for(aggregation, M), some_weights(M)
+    found = AGGREGATIONS[aggregation](experts, weights)
+    centres = experts.prior_mean[:, 0]
+    columns = zip(*(a.T for a in (*experts[:3], weights)), ROWS, strict=True)
+    expected = [REFERENCE_AGGREGATION[aggregation](*c, centres, x) for *c, x in columns]
+    assert_allclose(np.transpose(found), expected, rtol=1e-10)
+
+
+@COUNTS_PRIOR_ONCE
+@N_EXPERTS
+def test_committee_machines_of_one_prior_are_the_published_ones(aggregation, M):
+    experts, weights = some_experts(M, equal_priors=True), some_weights(M)
+    found = AGGREGATIONS[aggregation](experts, weights)
+    for i in range(9):
+        w = weights[:, i] if aggregation == "rbcm" else [1.0] * M
+        mean, variance = reference.rbcm(experts.mean[:, i], experts.variance[:, i], 1.3, w)
+        assert found.mean[i] == pytest.approx(mean, rel=1e-10)
+        assert found.variance[i] == pytest.approx(variance, rel=1e-10)
+
+
+@EVERY_AGGREGATION
+@EVERY_WEIGHTING
+@N_EXPERTS
+def test_aggregated_variance_is_positive_and_all_is_finite(aggregation, weighting, M):
+    for experts in (experts_for(aggregation, M), far_from_all_data(M, mean=2.0)):
+        for case in (experts, all_but_certain(experts)):
+            found = AGGREGATIONS[aggregation](case, WEIGHTINGS[weighting](case))
+            assert found.mean.shape == found.variance.shape == case.mean.shape[1:]
+            assert np.all(np.isfinite(found.mean))
+            assert np.all((found.variance > 0) & np.isfinite(found.variance))
+
+
+@EVERY_AGGREGATION
+def test_the_order_of_experts_and_the_other_rows_do_not_matter(aggregation):
+    experts, weights, rule = experts_for(aggregation), some_weights(), AGGREGATIONS[aggregation]
+    expected, order, columns = np.array(rule(experts, weights)), [2, 0, 3, 1], [5, 1]
+    assert_allclose(rule(take(experts, order), weights[order]), expected, rtol=1e-12)
+    found = rule(take(experts, columns=columns), weights[:, columns])
+    assert_allclose(found, expected[:, columns], rtol=1e-12)
+
+
+@EVERY_AGGREGATION
+def test_one_expert_of_weight_one_is_the_answer(aggregation):
+    experts = experts_for(aggregation, 1)
+    found = AGGREGATIONS[aggregation](experts, np.ones((1, 9)))
+    assert_allclose(found, (experts.mean[0], experts.variance[0]), rtol=1e-12)
+
+
+@AVERAGES
+def test_identical_experts_equal_that_expert(aggregation):
+    experts = take(experts_for(aggregation), [1] * 4)
+    found = AGGREGATIONS[aggregation](experts, some_weights())
+    assert_allclose(found, (experts.mean[0], experts.variance[0]), rtol=1e-12)
+
+
+@COUNTS_PRIOR_ONCE
+@pytest.mark.parametrize("equal_priors", [True, False])
+def test_committee_machines_are_never_less_sure_than_the_prior(aggregation, equal_priors):
+    experts = some_experts(equal_priors=equal_priors)
+    found = AGGREGATIONS[aggregation](experts, some_weights())
+    assert np.all(found.variance <= experts.prior_variance.mean(axis=0))
+
+
+def test_grbcm_is_never_less_sure_than_the_expert_whose_rows_all_know():
+    experts = related_experts(7)
+    found = AGGREGATIONS["grbcm"](experts, some_weights(7))
+    assert np.all(found.variance < experts.communication.variance)
+    only_common = experts._replace(
+        mean=np.tile(experts.communication.mean, (7, 1)),
+        variance=np.tile(experts.communication.variance, (7, 1)),
+    )
+    found = AGGREGATIONS["grbcm"](only_common, some_weights(7))  # counted once, not eight times
+    assert_allclose(found, experts.communication, rtol=1e-12)
+
+
+def test_nested_is_never_less_sure_than_any_expert_and_never_surer_than_all_rows_together():
+    experts = related_experts(7)
+    found = AGGREGATIONS["nested"](experts, some_weights(7))
+    together = [posterior(np.arange(len(X)), x)[1] for x in ROWS]
+    assert np.all(found.variance <= experts.variance.min(axis=0))
+    assert np.all(found.variance >= together)
+
+
+@MODELS_DEPENDENCE
+def test_weights_have_no_part_where_dependence_is_modelled(aggregation):
+    experts, rule = related_experts(), AGGREGATIONS[aggregation]
+    assert_array_equal(rule(experts, some_weights()), rule(experts, some_weights(seed=2)))
+
+
+@MODELS_DEPENDENCE
+def test_a_record_without_what_the_experts_have_in_common_is_refused(aggregation):
+    with pytest.raises(ValueError, match=f"aggregation='{aggregation}' needs"):
+        AGGREGATIONS[aggregation](some_experts(), some_weights())
+
+
+@RETURNS_TO_PRIOR
+@EVERY_WEIGHTING
+@N_EXPERTS
+def test_far_from_all_data_weights_are_uniform_and_the_answer_is_the_prior(
+    aggregation, weighting, M
+):
+    experts = far_from_all_data(M, mean=2.0)
+    weights = WEIGHTINGS[weighting](experts)
+    assert_allclose(normalise(weights), 1 / M, rtol=1e-12)
+    found = AGGREGATIONS[aggregation](experts, weights)
+    assert_allclose(found.variance, 1.3, rtol=1e-12)
+    assert_allclose(found.mean, 2.0, rtol=1e-12)
+
+
+# Metrics
+
+
+def test_ence_equals_the_reference():
+    rng = np.random.default_rng(0)
+    mean, std = rng.normal(size=200), rng.uniform(0.2, 2.0, 200)
+    y = rng.normal(mean, 1.5 * std)
+    assert ence(y, mean, std, 10) == pytest.approx(reference.ence(y, mean, std, 10), rel=1e-12)

@@ -1,0 +1,232 @@
+"""Files are there whole or not at all, whatever goes wrong on the way."""
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from manygp.runtime.files import replacing, write_atomically
+from manygp.storage import container
+
+OLD = b"what was there before"
+
+
+def save(path):
+    """A model file of more bytes than any buffer holds."""
+    container.write(path, {"what": "a test"}, {"numbers": np.arange(30_000.0)})
+
+
+@pytest.fixture
+def target(tmp_path):
+    """The path of a file in a folder of its own."""
+    path = tmp_path / "folder" / "model.gp"
+    path.parent.mkdir()
+    path.write_bytes(OLD)
+    return path
+
+
+def untouched(path):
+    """The old file is there bit for bit, and no other."""
+    return path.read_bytes() == OLD and os.listdir(path.parent) == [path.name]
+
+
+def test_a_file_takes_the_place_of_the_old_one(target):
+    write_atomically(target, "grüße\n")
+    assert target.read_bytes() == "grüße\n".encode()
+    assert os.listdir(target.parent) == ["model.gp"]
+    with replacing(str(target)) as file:
+        file.write(b"1")
+        assert target.read_bytes() == "grüße\n".encode()  # not before all of it is there
+    assert target.read_bytes() == b"1"
+
+
+def test_a_relative_path_will_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_atomically("model.gp", "here")
+    assert (tmp_path / "model.gp").read_text() == "here"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_permissions_are_those_of_the_old_file_or_of_any_new_one(target, umask):
+    target.chmod(0o640)
+    before = os.umask(umask)
+    try:
+        save(target)
+        save(target.with_name("new.gp"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert stat.S_IMODE(target.with_name("new.gp").stat().st_mode) == 0o666 & ~umask
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace", "chmod"])
+def test_a_full_disk_leaves_the_old_file(target, monkeypatch, name):
+    monkeypatch.setattr(os, name, full)
+    with pytest.raises(OSError, match="No space left"):
+        save(target)
+    assert untouched(target)
+
+
+def test_a_full_disk_leaves_nothing_where_nothing_was(target, monkeypatch):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        save(target.with_name("new.gp"))
+    assert untouched(target)
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from manygp.storage import container
+for limit in sys.argv[2:]:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
+    try:
+        container.write(sys.argv[1], {"what": "a test"}, {"numbers": np.arange(30_000.0)})
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+def test_a_disk_that_fills_up_on_the_way_leaves_the_old_file(target, tmp_path):
+    save(tmp_path / "whole")
+    size = (tmp_path / "whole").stat().st_size
+    limits = [0, 1, 100_000, size - 1]  # at once, within a buffer, in the midst, at the end
+    command = [sys.executable, "-c", LIMITED, str(target), *map(str, limits)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "File too large\n" * 4
+    assert untouched(target)
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_an_interrupt_on_the_way_leaves_the_old_file(target, monkeypatch, interrupt):
+    calls = iter(range(10))
+
+    def bytes_of(array):
+        if next(calls):  # the first is for the checksum, the second in the midst of the file
+            raise interrupt
+        return container_bytes(array)
+
+    container_bytes = container._bytes
+    monkeypatch.setattr(container, "_bytes", bytes_of)
+    with pytest.raises(interrupt):
+        save(target)
+    assert untouched(target)
+
+
+def test_an_interrupt_of_the_last_step_leaves_the_old_file(target, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save(target)
+    assert untouched(target)
+
+
+def test_bytes_are_on_the_disk_before_the_name_is(target, monkeypatch):
+    calls = []
+    fsync, replace = os.fsync, os.replace
+
+    def spy_fsync(descriptor):
+        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        size = 0 if folder else os.fstat(descriptor).st_size
+        calls.append("folder" if folder else f"{size} bytes")
+        return fsync(descriptor)
+
+    def spy_replace(*paths):
+        calls.append("rename")
+        return replace(*paths)
+
+    monkeypatch.setattr(os, "fsync", spy_fsync)
+    monkeypatch.setattr(os, "replace", spy_replace)
+    save(target)
+    assert calls == [f"{target.stat().st_size} bytes", "rename", "folder"]
+
+
+def test_a_system_that_cannot_sync_folders_is_forgiven(target, monkeypatch):
+    fsync = os.fsync
+
+    def files_only(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "folders cannot be synced")
+        return fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", files_only)
+    save(target)
+    assert container.read(target)[0]["what"] == "a test"
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere: .*model\.gp"):
+        save(tmp_path / "nowhere" / "model.gp")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_where_the_folder_should_be_is_named(target):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*model\.gp"):
+        save(target / "model.gp")
+    assert untouched(target)
+
+
+def test_a_folder_is_not_replaced(target):
+    with pytest.raises(IsADirectoryError):
+        save(target.parent)
+    assert untouched(target)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_a_link(target, tmp_path, exists):
+    link = tmp_path / "link.gp"
+    link.symlink_to("folder/model.gp")
+    if not exists:
+        target.unlink()
+    save(link)
+    assert link.is_symlink()
+    assert not target.is_symlink()
+    assert container.read(link)[0] == container.read(target)[0]
+    assert sorted(os.listdir(tmp_path)) == ["folder", "link.gp"]
+    assert os.listdir(target.parent) == ["model.gp"]
+
+
+def test_a_device_is_written_to_and_not_replaced():
+    save("/dev/null")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    pipe, received = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    save(pipe)
+    reader.join(10)
+    save(tmp_path / "file")
+    assert received == [(tmp_path / "file").read_bytes()]
+    assert pipe.is_fifo()
+
+
+def test_of_many_writers_one_wins_whole(target):
+    texts = [str(i) * 100_000 for i in range(8)]
+    barrier = threading.Barrier(8)
+
+    def write(text):
+        barrier.wait(10)
+        for _ in range(5):
+            write_atomically(target, text)
+
+    threads = [threading.Thread(target=write, args=[text]) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert target.read_text() in texts
+    assert os.listdir(target.parent) == ["model.gp"]

@@ -1,0 +1,361 @@
+"""Threads and processes: how many there are, and that nobody can tell from the answers."""
+
+import gc
+import os
+import threading
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed, parallel_config
+from numpy.testing import assert_array_equal
+from sklearn.model_selection import GridSearchCV
+from threadpoolctl import threadpool_info
+
+from manygp import ManyGPRegressor
+from manygp.gp.likelihood import TrainingData
+from manygp.kernels import Constant, Matern, White
+from manygp.kernels.base import split_noise
+from manygp.rules.weighting import WEIGHTINGS
+from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
+from manygp.training import fitting
+from manygp.training.fitting import Run, fit_kernels
+
+rng = np.random.default_rng(0)
+X = rng.uniform(-2, 2, (150, 2))
+y = 3 + np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + 0.1 * rng.normal(size=150)
+QUERIES = rng.uniform(-3, 3, (40, 2))
+for array in (X, y, QUERIES):
+    array.flags.writeable = False
+
+FIXED = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
+FREE = split_noise(Constant(1.0) * Matern(0.8, (0.05, 20.0), nu=1.5) + White(0.05))
+DATA = TrainingData(X, ((y - y.mean()) / y.std())[:, None], np.linspace(0, 0.1, 150), True)
+PARTS = np.array_split(np.random.default_rng(1).permutation(150), 20)
+SIGKILL = 9
+
+
+def model(**parameters):
+    rules = {"overlap": 0, "temperature": 3.0, "calibration": "none", "routing": 3}
+    return ManyGPRegressor(**{"points_per_expert": 10, "random_state": 0, **rules, **parameters})
+
+
+def answers(fitted):
+    mean, std = fitted.predict(QUERIES, return_std=True)
+    return np.array([mean, std, fitted.predict(QUERIES, return_std=True, latent=True)[1]])
+
+
+def fits(n_jobs, data=DATA, parts=PARTS, pull=30.0):
+    starts = [fitting.starts_of(FREE, 1, np.random.default_rng(m)) for m in range(len(parts))]
+    found = fit_kernels(data, parts, FREE, pull, starts, False, Run(n_jobs))
+    return [(kernel.theta.tolist(), n) for kernel, n in found]
+
+
+@pytest.fixture
+def in_processes(monkeypatch):
+    """All experts but the first two are fitted in processes; how many batches of them were."""
+    sent = []
+
+    def spy(function, items, n_jobs):
+        sent.append(len(items))
+        return process_map(function, items, n_jobs)
+
+    monkeypatch.setattr(fitting, "WORTH_PROCESSES", -1.0)
+    monkeypatch.setattr(fitting, "FIRST_EXPERTS", 1)
+    monkeypatch.setattr(fitting, "process_map", spy)
+    return sent
+
+
+# How many workers
+
+
+@pytest.mark.parametrize(("n_jobs", "expected"), [(None, 1), (1, 1), (2, 2), (5, 5)])
+def test_workers_are_those_that_were_asked_for(n_jobs, expected):
+    assert n_workers(n_jobs) == expected
+
+
+def test_all_cores_are_at_least_one_worker():
+    assert n_workers(-1) >= 1
+
+
+def test_a_joblib_context_sets_the_default():
+    with parallel_config(n_jobs=3):
+        assert n_workers(None) == 3
+        assert n_workers(2) == 2
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_there_is_one_worker_inside_another(backend):
+    found = Parallel(2, backend=backend)(delayed(n_workers)(n) for n in (None, 1, 2, 5))
+    assert found == [1, 1, 1, 1]
+
+
+def test_a_loop_without_workers_leaves_the_workers_to_the_model():
+    assert Parallel(1)(delayed(n_workers)(n) for n in (None, 2)) == [1, 2]
+
+
+def recording(folder):
+    """A weighting that writes down its thread and how many workers there would be."""
+    uniform = WEIGHTINGS["uniform"]
+
+    def weighting(said):
+        place = f"{os.getpid()}-{threading.get_ident()}-{time.perf_counter_ns()}"
+        (folder / place).write_text(f"{n_workers(2)} {threading.current_thread().name}")
+        return uniform(said)
+
+    return weighting
+
+
+def test_a_model_in_the_worker_of_a_grid_search_keeps_to_one_thread(tmp_path):
+    grid = {"points_per_expert": [30, 50]}
+    estimator = model(weighting=recording(tmp_path), kernel=FIXED, n_jobs=2)
+    search = GridSearchCV(estimator, grid, cv=2, n_jobs=2, refit=False, error_score="raise")
+    search.fit(X, y)
+    records = {path.read_text() for path in tmp_path.iterdir()}
+    assert records == {"1 MainThread"}
+    pids = {path.name.partition("-")[0] for path in tmp_path.iterdir()}
+    assert str(os.getpid()) not in pids
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1])
+def test_a_model_in_a_grid_search_without_workers_has_its_own(tmp_path, n_jobs):
+    grid = {"points_per_expert": [30, 50]}
+    estimator = model(weighting=recording(tmp_path), kernel=FIXED, n_jobs=2)
+    search = GridSearchCV(estimator, grid, cv=2, n_jobs=n_jobs, refit=False, error_score="raise")
+    search.fit(X, y)
+    records = [path.read_text() for path in tmp_path.iterdir()]
+    assert records
+    assert all(record.startswith("2 ThreadPoolExecutor") for record in records)
+
+
+def test_the_scores_of_a_grid_search_do_not_depend_on_who_has_the_workers():
+    grid = {"points_per_expert": [30, 50]}
+    scores = [
+        GridSearchCV(model(kernel=FIXED, n_jobs=inner), grid, cv=2, n_jobs=outer, refit=False)
+        .fit(X, y)
+        .cv_results_["mean_test_score"]
+        for inner, outer in ((1, None), (2, None), (2, 2))
+    ]
+    assert_array_equal(scores[1], scores[0])
+    assert_array_equal(scores[2], scores[0])
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1, 2, 4])
+def test_threads_keep_the_order_and_pass_exceptions_through(n_jobs):
+    with thread_map(n_jobs) as parallel_map:
+        assert list(parallel_map(lambda i: i**2, range(50))) == [i**2 for i in range(50)]
+    with pytest.raises(ZeroDivisionError), thread_map(n_jobs) as parallel_map:
+        list(parallel_map(lambda i: 1 // i, [1, 0]))
+
+
+# Processes
+
+
+def test_processes_keep_the_order():
+    def late_first(i):
+        time.sleep(0.1 if i == 0 else 0.0)
+        return i, os.getpid()
+
+    found = list(process_map(late_first, range(6), 2))
+    assert [i for i, _ in found] == list(range(6))
+    assert os.getpid() not in {pid for _, pid in found}
+
+
+def test_processes_have_nothing_to_do_for_no_items():
+    assert list(process_map(abs, [], 2)) == []
+
+
+def test_processes_run_blas_on_one_thread():
+    def blas_threads(_):
+        infos = threadpool_info()
+        return [info["num_threads"] for info in infos if info["user_api"] == "blas"]
+
+    before = threadpool_info()
+    for threads in process_map(blas_threads, range(3), 2):
+        assert threads
+        assert set(threads) == {1}
+    assert threadpool_info() == before
+
+
+# Fits in processes
+
+
+@pytest.mark.parametrize("pull", [0.0, 30.0, lambda kernel: [1.0, np.inf, 5.0]])
+def test_kernels_are_the_same_in_processes_in_threads_and_in_neither(
+    in_processes, monkeypatch, pull
+):
+    parted = fits(2, pull=pull)
+    assert in_processes == [3]  # batches of eight, eight and two
+    assert len(parted) == 20
+    assert len({tuple(theta) for theta, _ in parted}) == 20
+    assert fits(1, pull=pull) == parted
+    assert in_processes == [3]
+    monkeypatch.setattr(fitting, "WORTH_PROCESSES", np.inf)
+    assert fits(2, pull=pull) == parted
+    assert in_processes == [3]
+
+
+def test_fewer_experts_than_begin_in_threads_need_no_processes(in_processes):
+    for count in (1, 2):
+        assert fits(2, parts=PARTS[:count]) == fits(1, parts=PARTS[:count])
+    assert sum(in_processes) == 0
+
+
+def test_parts_of_different_sizes_and_common_rows_are_the_same_in_processes(in_processes):
+    parts = [np.arange(3), np.arange(40), np.arange(1), np.arange(20, 90), np.array([149, 0, 7])]
+    assert fits(2, parts=parts) == fits(1, parts=parts)
+    assert in_processes == [1]
+
+
+def test_two_targets_are_the_same_in_processes(in_processes):
+    Y = np.asfortranarray(np.column_stack([DATA.Y[:, 0], X[:, 1]]))
+    data = DATA._replace(Y=Y, constant_mean=False)
+    assert fits(2, data) == fits(1, data)
+    assert in_processes == [3]
+
+
+def test_rows_that_are_sent_as_files_are_the_same_in_processes(in_processes):
+    wide = np.random.default_rng(0).normal(size=(150, 3000)) / 50  # more than joblib pickles
+    data = DATA._replace(X=wide)
+    assert fits(2, data, PARTS[:12]) == fits(1, data, PARTS[:12])
+    assert in_processes == [2]
+
+
+@pytest.mark.parametrize("hyperparameters", ["hierarchical", "independent"])
+def test_a_model_fitted_in_processes_is_the_same(in_processes, hyperparameters):
+    settings = {"hyperparameters": hyperparameters}
+    one, two = (model(n_jobs=n, **settings).fit(X, y) for n in (1, 2))
+    assert sum(in_processes) > 0
+    assert_array_equal(answers(two), answers(one))
+    for a, b in zip(one.experts_, two.experts_, strict=True):
+        assert a.kernel == b.kernel
+        assert a.n_evaluations == b.n_evaluations
+
+
+def test_two_models_fitted_in_processes_at_once_are_the_same(in_processes):
+    expected = answers(model(hyperparameters="hierarchical").fit(X, y))
+
+    def fit(n_jobs):
+        return answers(model(hyperparameters="hierarchical", n_jobs=n_jobs).fit(X, y))
+
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(fit, [2, 2]):
+            assert_array_equal(found, expected)
+
+
+def test_progress_sees_every_fit_in_processes(in_processes):
+    seen = []
+
+    def count(items, total):
+        for item in items:
+            seen.append(total)
+            yield item
+
+    starts = [FREE.theta[None]] * 20
+    fit_kernels(DATA, PARTS, FREE, 30.0, starts, False, Run(2, count))
+    assert seen == [20] * 20
+
+
+# Elsewhere
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_a_fit_in_a_worker_of_dask_is_the_same(in_processes, processes):
+    distributed = pytest.importorskip("distributed")
+    expected = answers(model(hyperparameters="hierarchical").fit(X, y))
+
+    def fit():
+        fitting.WORTH_PROCESSES, fitting.FIRST_EXPERTS = -1.0, 1  # in another process too
+        return answers(model(hyperparameters="hierarchical", n_jobs=2).fit(X, y))
+
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.Client(processes=processes, **options) as client:
+        assert_array_equal(client.submit(fit).result(timeout=60), expected)
+
+
+# Workers that are killed, as the system does where memory runs out, or that nobody waits for.
+# New ones take time to start: these tests are few, and last.
+
+
+def test_a_worker_killed_once_is_asked_again(tmp_path):
+    def killed_once(i):
+        marker = tmp_path / "killed"
+        if i == 2 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), SIGKILL)
+        return 10 * i
+
+    assert list(process_map(killed_once, range(5), 2)) == [0, 10, 20, 30, 40]
+    assert (tmp_path / "killed").exists()
+
+
+def test_exceptions_pass_through_from_processes_and_are_not_tried_again(tmp_path):
+    def fail(i):
+        if i == 1:
+            (tmp_path / str(time.perf_counter_ns())).touch()
+            raise KeyError("this one")
+        return i
+
+    results = process_map(fail, range(3), 2)
+    with pytest.raises(KeyError, match="this one"):
+        list(results)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_fit_whose_worker_is_killed_names_rows_and_leaves_the_model_as_it_was(
+    in_processes, monkeypatch, tmp_path
+):
+    fitted = model(hyperparameters="hierarchical", n_jobs=2).fit(X, y)
+    assert in_processes == [2]  # batches of eight and five, after two in threads
+    expected, before, limits = answers(fitted), dict(vars(fitted)), threadpool_info()
+    parts = [expert.indices for expert in fitted.experts_]
+    fit_batch = fitting._fit_batch
+
+    def killed_at_the_last(batch):
+        if len(batch[2]) == 8:
+            result = fit_batch(batch)
+            (tmp_path / "first").touch()
+            return result
+        while not (tmp_path / "first").exists():
+            time.sleep(0.01)
+        time.sleep(0.5)  # until the first has arrived
+        return os.kill(os.getpid(), SIGKILL)
+
+    monkeypatch.setattr(fitting, "_fit_batch", killed_at_the_last)
+    with pytest.raises(RuntimeError, match="killed 2 times while it fitted the expert") as caught:
+        fitted.fit(X, y)
+    message = str(caught.value)
+    assert isinstance(caught.value, WorkerKilledError)
+    assert caught.value.first == 1
+    assert all(f"{part[:3]}..." in message for part in parts[10:])
+    assert not any(f"{part[:3]}..." in message for part in parts[:10])
+    assert "n_jobs" in message
+    assert "points_per_expert" in message
+    assert vars(fitted) == before
+    assert_array_equal(answers(fitted), expected)
+    assert threadpool_info() == limits
+
+
+def test_an_interrupted_fit_says_no_more_than_that(in_processes, monkeypatch):
+    fit_batch = fitting._fit_batch
+
+    def slow_from_the_second(batch):
+        time.sleep(0.5 if len(batch[2]) == 2 else 0.0)
+        return fit_batch(batch)
+
+    def interrupted(items, total):
+        for i, item in enumerate(items):
+            if i == 2:  # the first that a process has fitted
+                raise KeyboardInterrupt
+            yield item
+
+    monkeypatch.setattr(fitting, "_fit_batch", slow_from_the_second)
+    starts = [FREE.theta[None]] * 12
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(KeyboardInterrupt):
+            fit_kernels(DATA, PARTS[:12], FREE, 30.0, starts, False, Run(2, interrupted))
+        gc.collect()
+    assert [str(one.message) for one in caught] == []
