@@ -1,10 +1,33 @@
 """Many small Gaussian processes, one calibrated answer."""
 
-from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from manygp.regressor import ManyGPRegressor
-from manygp.storage.container import ModelFileError
+if TYPE_CHECKING:
+    from manygp.regressor import ManyGPRegressor
+    from manygp.storage import ModelFileError
+
+    load = ManyGPRegressor.load
+    __version__: str
 
 __all__ = ["ManyGPRegressor", "ModelFileError", "__version__", "load"]
-__version__ = version("manygp")
-load = ManyGPRegressor.load
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: scikit-learn with the estimator, and not before."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("manygp")
+    if name == "ModelFileError":
+        from manygp.storage import ModelFileError
+
+        return ModelFileError
+    if name in ("ManyGPRegressor", "load"):
+        from manygp.regressor import ManyGPRegressor
+
+        return ManyGPRegressor if name == "ManyGPRegressor" else ManyGPRegressor.load
+    raise AttributeError(f"module 'manygp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

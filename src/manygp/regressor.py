@@ -1,47 +1,39 @@
-"""The estimator: validation and wiring."""
+"""The estimator: the only module that speaks scikit-learn."""
 
 from __future__ import annotations
 
-from numbers import Integral
+from dataclasses import replace
 from os import PathLike
 from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
-
-from manygp import scaling, validation
-from manygp.gp.likelihood import TrainingData
-from manygp.kernels.base import split_noise
-from manygp.kernels.catalogue import default_kernel
-from manygp.kernels.conversion import as_kernel
-from manygp.model import Predictor
-from manygp.rules.aggregation import DEPENDENT
-from manygp.rules.combine import choose
-from manygp.rules.labels import LABELS
-from manygp.rules.partition import PARTITIONS
-from manygp.runtime import progress
-from manygp.settings import (
-    alpha_of,
-    check_raw_targets,
-    identity_of,
-    plan_of,
-    scalings_of,
-    space_of,
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
 )
-from manygp.storage import model_file
-from manygp.storage.container import ModelFileError
-from manygp.training import budget, fitting
-from manygp.training.checkpoint import Checkpoint
-from manygp.training.pipeline import Trained, train
-from manygp.training.scores import Space
 
-PRIOR_MEANS: dict[Any, bool] = {"zero": False, "constant": True}
+from manygp import storage, validation
+from manygp.arrays import Array
+from manygp.findings import CalibrationReport, Plan
+from manygp.gp.expert import Expert
+from manygp.kernels.base import NoisyKernel
+from manygp.model import FittedModel
+from manygp.rules.labels import LABELS
+from manygp.rules.records import ExpertPredictions
+from manygp.runtime import progress
+from manygp.settings import RULE_PARAMETERS, Settings
+from manygp.training.checkpoint import Checkpoint, identity_of
+from manygp.training.fitting import Run
+from manygp.training.pipeline import prepare, train
 
 
-class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
+class ManyGPRegressor(RegressorMixin, BaseEstimator):
     """Gaussian process regression by a committee of local experts that calibrates itself.
 
     One kernel is fitted for all rows. In its metric the rows are parted among many small
@@ -239,93 +231,136 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
             raise
 
     def _fit(self, X: Any, y: Any, folder: str | PathLike[str] | None) -> Self:
-        space = self._space()  # a misspelt rule is an error before the work, not after
-        partition = choose("partition", self.partition, PARTITIONS)
-        if self.prior_mean not in (None, *PRIOR_MEANS):
-            known = ", ".join(PRIOR_MEANS)
-            raise ValueError(f"prior_mean must be one of None, {known}, not {self.prior_mean!r}")
-        validation.check_integer("points_per_expert", self.points_per_expert, 1)
-        validation.check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
-        if self.time_budget is not None:
-            validation.check_number("time_budget", self.time_budget, 0, "None or ")
-        begin = perf_counter()
-        X, Y = validation.check_training_data(self, X, y)
-        n, d = X.shape
-        if self.kernel is not None:  # before any work
-            as_kernel(self.kernel, d).check_columns(d)
-        x_scaling, y_scaling = scalings_of(self, X, Y)
-        alpha = alpha_of(self, n, y_scaling)
-        Z = np.ascontiguousarray(x_scaling.apply(X))
-        validation.check_magnitude(Z, "X", getattr(self, "feature_names_in_", None))
-        default = self.kernel is None
-        given = default_kernel(d, Z.std(axis=0)) if default else as_kernel(self.kernel, d)
-        kernel = split_noise(given)
-        if not self.normalize_y and np.ptp(Y, axis=0).all():
-            check_raw_targets(Y, kernel, Z)
-        if not (kernel.right.diag(Z[:1])[0] or alpha.any()):
-            validation.check_repeated_rows(X, Y)
-        seed, checkpoint = check_random_state(self.random_state).randint(2**31), None
+        settings, begin = self._settings(), perf_counter()
+        X, Y = self._training_rows(X, y)
+        prepared = prepare(settings, X, Y, self._columns())
+        seed, checkpoint = int(check_random_state(self.random_state).randint(2**31)), None
         if folder is not None:
-            checkpoint = Checkpoint(folder, identity_of(self, X, Y, alpha), seed)
+            identity = identity_of(settings, X, Y, prepared.data.alpha, prepared.columns)
+            checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
-        rng = np.random.default_rng(seed)
-        data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True)
-        plan, deadline = plan_of(self, space, partition, data, kernel, begin)
-        space = space._replace(pulls=plan.pulls, overlaps=plan.overlaps)
-        several = n >= 2 * plan.points_per_expert
-        dependent = space.aggregation in DEPENDENT
-        if dependent and several and space.pulls[0] != np.inf:
-            raise ValueError(
-                f"aggregation={self.aggregation!r} needs one kernel for all experts: set "
-                "hyperparameters='shared'"
-            )
-        constant_mean = PRIOR_MEANS.get(self.prior_mean, several and not dependent)
-        trained = train(
-            data._replace(constant_mean=constant_mean),
-            kernel,
-            partition,
-            space,
-            plan,
-            deadline,
-            self.n_restarts_optimizer,
-            rng,
-            fitting.Run(
-                self.n_jobs, progress.bar if self.verbose else progress.silent, checkpoint
-            ),
-        )
-        fitted = {name: getattr(self, name) for name in model_file.FITTED}
-        return self._take(trained, plan, x_scaling, y_scaling, fitted, None)
-
-    def _take(
-        self,
-        trained: Trained,
-        plan: budget.Plan,
-        x_scaling: scaling.Scaling,
-        y_scaling: scaling.Scaling,
-        fitted: dict[str, Any],
-        table: dict[str, Any] | None,
-    ) -> Self:
-        """Become a fitted model."""
-        self._committee, self._choice, self._alone = (
-            trained.committee,
-            trained.choice,
-            trained.alone,
-        )
-        self.experts_ = tuple(trained.committee.experts)
-        self.kernel_ = trained.kernel
-        nearest = trained.choice.nearest
-        self.nearest_ = None if nearest is None else min(nearest, len(self.experts_))
-        self.calibration_report_ = trained.report
-        self.plan_ = plan
-        self._fitted, self._table = fitted, table
-        first = self.experts_[0].kernel
-        self._many_kernels = any(expert.kernel is not first for expert in self.experts_)
-        self._x_scaling, self._y_scaling = x_scaling, y_scaling
-        layout, conformity = trained.committee.layout, trained.choice.conformity
-        for array in (*x_scaling, *y_scaling, layout.metric, layout.centres, conformity):
-            if array is not None:
-                array.flags.writeable = False
+        shown = progress.bar if settings.verbose else progress.silent
+        run = Run(settings.n_jobs, shown, checkpoint)
+        self._model = train(settings, prepared, seed, run, begin)
         return self
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False, *, latent: bool = False
+    ) -> Any:
+        """Predict the distribution of y, or of the latent function without the noise.
+
+        The mean alone costs as much as with std, since weights depend on variances; only a
+        single expert needs none.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (N, d)
+        return_std : bool, default=False
+            Also return standard deviations.
+        return_cov : bool, default=False
+            Also return the joint covariance: positive semi-definite, with the squared
+            standard deviations on its diagonal.
+        latent : bool, default=False
+            Leave the noise out of std and cov.
+
+        Returns
+        -------
+        mean : ndarray of shape (N,) or (N, t)
+        std : ndarray of shape (N,) or (N, t)
+        cov : ndarray of shape (N, N) or (N, N, t)
+        """
+        if return_std and return_cov:
+            raise RuntimeError("ask for return_std or return_cov, not both")
+        model, X = self.model_, self._features(X)
+        if return_cov:
+            return model.predict_joint(X, latent=latent)
+        if return_std:
+            return model.predict(X, latent=latent)
+        return model.mean(X)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
+        """Intervals that hold y with a probability of `coverage`, on average over rows.
+
+        mean -+ q std, where q is the quantile of |y - mean| / std of training rows that were
+        each left out: split conformal prediction, but without a split. It holds whatever the
+        distribution of y is, as far as new rows are like the training rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (N, d)
+        coverage : float, default=0.9
+
+        Returns
+        -------
+        lower, upper : ndarrays of shape (N,) or (N, t)
+        """
+        model = self.model_
+        model.reach(coverage)  # a promise that cannot be made is an error before the work
+        return model.predict_interval(self._features(X), coverage)
+
+    def loo_predict(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
+        """Mean and std of training rows, as if each had been left out.
+
+        Exactly what the committee would predict if the experts that know the row did not, with
+        the same hyperparameters, neighbours and rules: in closed form, nothing is fitted.
+
+        Parameters
+        ----------
+        rows : array-like of int, default=None
+            Which rows; all by default.
+        latent : bool, default=False
+            Leave the noise out of std.
+
+        Returns
+        -------
+        mean, std : ndarrays of shape (n,) or (n, t)
+        """
+        return self.model_.leave_one_out(rows, latent=latent)
+
+    def loo_score(self) -> dict[str, float]:
+        """RMSE, NLL and ENCE of the training rows, each left out: quality without test data."""
+        return self.model_.left_out_scores()
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False
+    ) -> Array:
+        """Draw from the joint distribution: (N, n_samples) or (N, t, n_samples).
+
+        Parameters are those of `predict`, and the number and seed of the draws.
+        """
+        model, X = self.model_, self._features(X)
+        return model.sample(X, n_samples, check_random_state(random_state), latent=latent)
+
+    def log_marginal_likelihood(
+        self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True
+    ) -> Any:
+        """Sum of the experts' log marginal likelihoods of their own rows, normalised.
+
+        Parameters
+        ----------
+        theta : array-like of shape (p,), default=None
+            Log-hyperparameters for all experts, in the order of `kernel_.theta_names`. By
+            default each expert has its own.
+        eval_gradient : bool, default=False
+            Also return the derivative with respect to theta, shape (p,). Needs theta.
+        clone_kernel : bool, default=True
+            Without effect: kernels are immutable.
+        """
+        check_is_fitted(self)
+        if theta is not None:
+            found = self._model.log_marginal_likelihood_at(np.asarray(theta, dtype=float))
+            return found if eval_gradient else found[0]
+        if eval_gradient:
+            raise ValueError("eval_gradient needs theta: the experts have one each")
+        return self._model.log_marginal_likelihood()
+
+    def predict_experts(self, X: Any) -> ExpertPredictions:
+        """What every expert predicts by itself, in the units of y, before any rule is applied."""
+        return self.model_.predict_experts(self._features(X))
+
+    def calibration_ratio(self, X: Any) -> Array:
+        """Factor by which the calibration shrinks every expert's variance: (M, N)."""
+        return self.model_.calibration_ratio(self._features(X))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a file without pickle, whole or not at all.
@@ -338,31 +373,10 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         ----------
         path : path
         """
-        check_is_fitted(self, "experts_")
+        check_is_fitted(self)
         if type(self) is not ManyGPRegressor:
             raise ValueError(f"a {type(self).__name__} cannot be saved; pickle keeps any model")
-        parameters = self.get_params(deep=False)
-        if self.kernel is not None:
-            parameters["kernel"] = as_kernel(self.kernel, self.n_features_in_)
-        if not isinstance(self.random_state, Integral):
-            parameters["random_state"] = None  # that of a generator has gone by
-        names = getattr(self, "feature_names_in_", None)
-        trained = Trained(
-            self._committee, self._choice, self.calibration_report_, self.kernel_, self._alone
-        )
-        model_file.write(
-            path,
-            model_file.Saved(
-                parameters,
-                self._fitted,
-                self.n_features_in_ if names is None else list(names),
-                self._x_scaling,
-                self._y_scaling,
-                trained,
-                self.plan_,
-                self._table,
-            ),
-        )
+        storage.write_model(path, replace(self.model_, settings=self._settings()))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -377,30 +391,86 @@ class ManyGPRegressor(Predictor, RegressorMixin, BaseEstimator):
         ModelFileError
             If the file is damaged, altered, written by a newer version, or no model at all.
         """
-        saved = model_file.read(path)
-        try:
-            model = cls(**saved.parameters)
-            model._space()
-            if saved.parameters.keys() != model.get_params(deep=False).keys():
-                raise ValueError("parameters are missing")
-        except (TypeError, ValueError) as error:
-            raise ModelFileError(f"{path} is not a valid model: {error}") from error
-        if isinstance(saved.columns, int):
-            model.n_features_in_ = saved.columns
-        else:
-            model.n_features_in_ = len(saved.columns)
-            model.feature_names_in_ = np.array(saved.columns, dtype=object)
-        return model._take(
-            saved.trained,
-            saved.plan,
-            saved.x_scaling,
-            saved.y_scaling,
-            saved.fitted,
-            saved.table,
-        )
+        return cls._of(storage.read_model(path))
 
-    def _space(self) -> Space:
-        return space_of(self)
+    @classmethod
+    def _of(cls, model: FittedModel) -> Self:
+        """The estimator of a fitted model."""
+        estimator = cls(**model.settings.parameters)
+        estimator.n_features_in_ = model.n_columns
+        if model.names is not None:
+            estimator.feature_names_in_ = np.array(model.names, dtype=object)
+        estimator._model = model
+        return estimator
+
+    @property
+    def model_(self) -> FittedModel:
+        """All that `fit` found, queried by the rules that the parameters name now."""
+        check_is_fitted(self)
+        fitted = self._model.settings
+        names = ("n_jobs", *RULE_PARAMETERS)
+        if all(getattr(self, name) == getattr(fitted, name) for name in names):
+            return self._model
+        return self._model.queried_by(self._settings())
+
+    @property
+    def experts_(self) -> tuple[Expert, ...]:
+        return self._model.committee.experts * self._model.committee.layout.copies
+
+    @property
+    def kernel_(self) -> NoisyKernel:
+        return self._model.kernel
+
+    @property
+    def nearest_(self) -> int | None:
+        return self._model.chosen.nearest
+
+    @property
+    def calibration_report_(self) -> CalibrationReport | None:
+        return self._model.report
+
+    @property
+    def plan_(self) -> Plan:
+        return self._model.plan
+
+    def _settings(self) -> Settings:
+        return Settings(**self.get_params(deep=False))
+
+    def _training_rows(self, X: Any, y: Any) -> tuple[Array, Array]:
+        """X of shape (n, d) and y of shape (n, t), finite floats; sets n_features_in_."""
+        X = self._features(X, reset=True)
+        if y is None:
+            name = type(self).__name__
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        if issparse(y):
+            raise ValueError("y is a sparse matrix; pass an array")
+        validation.refuse_unnumeric(y, "y")
+        given = {"ensure_2d": False, "ensure_all_finite": False, "input_name": "y"}
+        y = check_array(y, dtype=np.float64, **given)
+        check_consistent_length(X, y)
+        Y = np.ascontiguousarray(y.reshape(len(y), -1))  # sums depend on the order in memory
+        validation.refuse_missing(Y, "y", None)
+        return X, Y
+
+    def _features(self, X: Any, *, reset: bool = False) -> Array:
+        """X as finite floats (N, d): the columns of fit, or with `reset` those of a new one."""
+        validation.refuse_unnumeric(X, "X")
+        try:
+            X = validate_data(self, X, dtype=np.float64, reset=reset, ensure_all_finite=False)
+        except ValueError as error:
+            validation.name_text(X, error)
+            raise
+        validation.refuse_missing(X, "X", getattr(self, "feature_names_in_", None))
+        array: Array = X
+        return array
+
+    def _columns(self) -> tuple[str, ...] | int:
+        """Names of the columns of X, or their number."""
+        names = getattr(self, "feature_names_in_", None)
+        return int(self.n_features_in_) if names is None else tuple(names)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

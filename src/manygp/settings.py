@@ -1,219 +1,223 @@
-"""What the estimator's parameters mean: checked, and as the records that all else works with."""
+"""What the user asked for: parameters, validated once, and what they leave to choose."""
 
 from __future__ import annotations
 
-import platform
-import warnings
-from importlib.metadata import version
-from time import perf_counter
-from typing import Any
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from manygp import scaling, validation
-from manygp.arrays import Array
-from manygp.gp.likelihood import TrainingData
-from manygp.kernels.base import Sum
+from manygp.findings import Shrinkage
+from manygp.kernels.base import Kernel
 from manygp.kernels.conversion import as_kernel
-from manygp.rules.aggregation import AGGREGATIONS, DEPENDENT, NO_COMMUNICATION, grbcm
+from manygp.rules.aggregation import AGGREGATIONS
 from manygp.rules.calibration import CALIBRATIONS, Information, none
-from manygp.rules.combine import Rules, choose, weighting_of
-from manygp.rules.partition import full_parts, one_part
-from manygp.rules.records import Calibration, Partitioner
+from manygp.rules.combine import (
+    PredictionRules,
+    has_temperature,
+    rule_named,
+    weighting_named,
+)
+from manygp.rules.partition import PARTITIONS
+from manygp.rules.records import Aggregation, Calibration, Needs, Partitioner, Weighting, needs_of
 from manygp.rules.weighting import TEMPERED
-from manygp.runtime import progress
-from manygp.runtime.memory import physical_memory
-from manygp.training import budget, fitting
-from manygp.training.checkpoint import described, key_of
-from manygp.training.scores import Space
-from manygp.training.search import NEAREST_LADDER, OVERLAP_LADDER, PULL_LADDER, STRENGTHS
+from manygp.validation import check_integer, check_number
+
+# Shrinkages by name, and what "auto" chooses from: from the simpler to the more flexible.
+SHRINKAGES: dict[str, float] = {"independent": 0.0, "hierarchical": 30.0, "shared": np.inf}
+SHRINKAGE_LADDER = (np.inf, 30.0, 10.0, 3.0)
+OVERLAP_LADDER = (0.0, 1.0, 2.0, 4.0)
+NEAREST_LADDER = (1, 2, 4, 8)
+# Strengths of the information ratio that "auto" chooses from.
+STRENGTHS = (0.0, 0.5, 1.0)
+# Whether the prior mean of an expert is a fitted constant.
+PRIOR_MEANS: dict[Any, bool] = {"zero": False, "constant": True}
+# The parameters that `predict` reads: they may change after `fit`.
+RULE_PARAMETERS = ("calibration", "weighting", "temperature", "aggregation", "routing")
 
 
-def space_of(
-    model: Any,
-) -> Space:
-    """What the parameters leave to choose."""
-    aggregation = choose("aggregation", model.aggregation, AGGREGATIONS)
-    weighting_of(model.weighting, None)
-    pulls: tuple[Any, ...] = (np.inf,) if aggregation in DEPENDENT else PULL_LADDER
-    if model.hyperparameters != "auto":
-        pulls = (choose("hyperparameters", model.hyperparameters, fitting.PULLS, "auto"),)
-    overlaps: tuple[float, ...] = OVERLAP_LADDER
-    if model.overlap != "auto":
-        validation.check_number("overlap", model.overlap, 0, "'auto' or ")
-        overlaps = (float(model.overlap),)
-    tempered = isinstance(model.weighting, str) and model.weighting in TEMPERED
-    temperatures: tuple[float | None, ...] = (None,)
-    if model.temperature != "auto":
-        validation.check_number("temperature", model.temperature, 0, "'auto' or ")
-        temperatures = (float(model.temperature),) if tempered else (None,)
-    elif tempered and aggregation not in DEPENDENT:
-        temperatures = TEMPERED[model.weighting][1]
-    calibrations: tuple[Calibration, ...] = tuple(
-        Information(strength=strength) for strength in STRENGTHS
-    )
-    if model.calibration != "auto":
-        calibrations = (choose("calibration", model.calibration, CALIBRATIONS, "auto"),)
-    elif aggregation in DEPENDENT:
-        calibrations = (none,)
-    nearest: tuple[int | None, ...] = NEAREST_LADDER
-    tolerance = None
-    if model.routing is None:
-        nearest = (None,)
-    elif isinstance(model.routing, float) and 0 < model.routing < 1:
-        tolerance = model.routing
-    elif model.routing != "auto":
+class SearchSpace(NamedTuple):
+    """What there is to choose from; one entry where the user has chosen.
+
+    Attributes
+    ----------
+    shrinkages, overlaps, weightings, calibrations, nearest : tuples
+    aggregation : callable
+    tolerance : float or None
+        Neglected weight that chooses `nearest`.
+    recalibrate : bool
+        Whether a correction of the aggregated variance is learned.
+    """
+
+    shrinkages: tuple[Shrinkage, ...]
+    overlaps: tuple[float, ...]
+    weightings: tuple[Weighting, ...]
+    calibrations: tuple[Calibration, ...]
+    aggregation: Aggregation
+    nearest: tuple[int | None, ...]
+    tolerance: float | None
+    recalibrate: bool
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether nothing is left to choose."""
+        choices = (
+            self.shrinkages,
+            self.overlaps,
+            self.weightings,
+            self.calibrations,
+            self.nearest,
+        )
+        chosen = all(len(choice) == 1 for choice in choices)
+        return chosen and not self.recalibrate and self.tolerance is None
+
+    @property
+    def needs(self) -> Needs:
+        """What the aggregation needs."""
+        return needs_of(self.aggregation)
+
+    @property
+    def first_rules(self) -> PredictionRules:
+        """The first entry of each choice: the rules, where the user has chosen all of them."""
+        return PredictionRules(
+            self.weightings[0], self.calibrations[0], self.aggregation, nearest=self.nearest[0]
+        )
+
+    def all_rules(self, n_experts: int) -> list[PredictionRules]:
+        """All combinations, for a committee of some experts."""
+        counts = dict.fromkeys(None if k is None else min(k, n_experts) for k in self.nearest)
+        return [
+            PredictionRules(weighting, calibration, self.aggregation, nearest=k)
+            for weighting, calibration, k in product(self.weightings, self.calibrations, counts)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """The parameters of `ManyGPRegressor`, which describes them; wrong ones are a ValueError."""
+
+    kernel: Any
+    points_per_expert: int
+    overlap: Any
+    partition: Any
+    weighting: Any
+    temperature: Any
+    calibration: Any
+    aggregation: Any
+    hyperparameters: Any
+    routing: Any
+    prior_mean: str | None
+    alpha: Any
+    normalize_X: bool | None
+    normalize_y: bool
+    n_restarts_optimizer: int
+    time_budget: float | None
+    n_jobs: int | None
+    random_state: Any
+    verbose: bool
+
+    def __post_init__(self) -> None:
+        self.search_space()
+        self.partitioner()
+        if self.prior_mean not in (None, *PRIOR_MEANS):
+            known = ", ".join(PRIOR_MEANS)
+            raise ValueError(f"prior_mean must be one of None, {known}, not {self.prior_mean!r}")
+        check_integer("points_per_expert", self.points_per_expert, 1)
+        check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
+        if self.time_budget is not None:
+            check_number("time_budget", self.time_budget, 0, "None or ")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All parameters by name."""
+        return dict(vars(self))
+
+    @property
+    def rule_parameters(self) -> dict[str, Any]:
+        """The parameters that `predict` reads."""
+        return {name: getattr(self, name) for name in RULE_PARAMETERS}
+
+    @property
+    def scales_X(self) -> bool:
+        """Whether inputs are scaled: by default for the default kernel only."""
+        return self.kernel is None if self.normalize_X is None else bool(self.normalize_X)
+
+    @property
+    def shared_kernels(self) -> int:
+        """How many shared kernels are fitted: none, one, or a second one to choose from."""
+        if isinstance(self.hyperparameters, str) and self.hyperparameters == "auto":
+            return 2
+        return int(self._shrinkages(Needs())[0] != 0.0)
+
+    def partitioner(self) -> Partitioner:
+        """The function that partitions the rows."""
+        found: Partitioner = rule_named("partition", self.partition, PARTITIONS)
+        return found
+
+    def own_kernel(self, n_features: int) -> Kernel | None:
+        """The user's kernel as one of ours, or None for the default one."""
+        return None if self.kernel is None else as_kernel(self.kernel, n_features)
+
+    def constant_mean(self, *, several: bool) -> bool:
+        """Whether experts fit a constant prior mean: by default where there are several."""
+        default = several and not self.search_space().needs.dependence
+        return PRIOR_MEANS.get(self.prior_mean, default)
+
+    def search_space(self) -> SearchSpace:
+        """What the parameters leave to choose."""
+        aggregation = rule_named("aggregation", self.aggregation, AGGREGATIONS)
+        needs = needs_of(aggregation)
+        return SearchSpace(
+            shrinkages=self._shrinkages(needs),
+            overlaps=self._overlaps(),
+            weightings=self._weightings(needs),
+            calibrations=self._calibrations(needs),
+            aggregation=aggregation,
+            nearest=self._nearest(),
+            tolerance=self.routing if self._has_tolerance() else None,
+            recalibrate=_is_auto(self.calibration),
+        )
+
+    def _shrinkages(self, needs: Needs) -> tuple[Shrinkage, ...]:
+        if _is_auto(self.hyperparameters):
+            return (np.inf,) if needs.one_kernel else SHRINKAGE_LADDER
+        return (rule_named("hyperparameters", self.hyperparameters, SHRINKAGES, "auto"),)
+
+    def _overlaps(self) -> tuple[float, ...]:
+        if _is_auto(self.overlap):
+            return OVERLAP_LADDER
+        check_number("overlap", self.overlap, 0, "'auto' or ")
+        return (float(self.overlap),)
+
+    def _weightings(self, needs: Needs) -> tuple[Weighting, ...]:
+        if not _is_auto(self.temperature):
+            check_number("temperature", self.temperature, 0, "'auto' or ")
+            return (weighting_named(self.weighting, float(self.temperature)),)
+        if has_temperature(self.weighting) and not needs.dependence:
+            temperatures = TEMPERED[self.weighting][1]
+            return tuple(weighting_named(self.weighting, one) for one in temperatures)
+        return (weighting_named(self.weighting, None),)
+
+    def _calibrations(self, needs: Needs) -> tuple[Calibration, ...]:
+        if not _is_auto(self.calibration):
+            return (rule_named("calibration", self.calibration, CALIBRATIONS, "auto"),)
+        if needs.dependence:
+            return (none,)
+        return tuple(Information(strength=strength) for strength in STRENGTHS)
+
+    def _nearest(self) -> tuple[int | None, ...]:
+        if self.routing is None:
+            return (None,)
+        if self._has_tolerance() or _is_auto(self.routing):
+            return NEAREST_LADDER
         other = "'auto', None, a neglected weight between 0 and 1, or "
-        validation.check_integer("routing", model.routing, 1, other)
-        nearest = (int(model.routing),)
-    return Space(
-        pulls,
-        overlaps,
-        model.weighting,
-        temperatures,
-        calibrations,
-        aggregation,
-        nearest,
-        tolerance,
-        isinstance(model.calibration, str) and model.calibration == "auto",
-    )
+        check_integer("routing", self.routing, 1, other)
+        return (int(self.routing),)
+
+    def _has_tolerance(self) -> bool:
+        return isinstance(self.routing, float) and 0 < self.routing < 1
 
 
-def rules_of(
-    model: Any,
-) -> tuple[Rules, int | None]:
-    """The parameters' rules where they say, else those that fit has chosen."""
-    space, choice = space_of(model), model._choice
-    weighting = weighting_of(model.weighting, space.temperatures[0])
-    rules = Rules(weighting, space.calibrations[0], space.aggregation)
-    k = space.nearest[0]
-    if model._alone:
-        return rules._replace(calibration=none) if space.recalibrate else rules, None
-    if len(space.temperatures) > 1:
-        _as_fitted(model, "temperature", "a number", "temperature", "weighting")
-        rules = rules._replace(weighting=choice.rules.weighting)
-    if len(space.nearest) > 1 or space.tolerance is not None:
-        _as_fitted(model, "routing", "None, or a number of experts", "routing")
-        k = choice.nearest
-    if space.recalibrate:
-        _as_fitted(model, "calibration", "'information' or 'none'", *model._fitted)
-        rules = choice.rules
-    if space.aggregation in DEPENDENT and model._many_kernels:
-        raise ValueError(
-            f"aggregation={model.aggregation!r} needs one kernel for all experts: set "
-            "hyperparameters='shared' and fit again"
-        )
-    if space.aggregation is grbcm and model._committee.communication is None:
-        raise ValueError(NO_COMMUNICATION)
-    return rules, None if k is None else min(k, len(model.experts_))
-
-
-def _as_fitted(model: Any, chosen: str, values: str, *names: str) -> None:
-    """Refuse what fit has chosen for other settings of some parameters."""
-    for name in names:
-        if model._fitted[name] != getattr(model, name):
-            raise ValueError(
-                f"{chosen}={getattr(model, chosen)!r} is chosen by fit, which had {name}="
-                f"{model._fitted[name]!r}, not {getattr(model, name)!r}: fit again, or set "
-                f"{chosen} to {values}"
-            )
-
-
-def plan_of(
-    model: Any,
-    space: Space,
-    partition: Partitioner,
-    data: TrainingData,
-    kernel: Sum,
-    begin: float,
-) -> tuple[budget.Plan, float]:
-    """What is to be done, and when to stop looking for something better."""
-    plan = budget.Plan(
-        int(model.points_per_expert),
-        space.pulls,
-        space.overlaps,
-        fitting.SHARED_ROWS,
-        2 if model.hyperparameters == "auto" else int(space.pulls[0] != 0.0),
-    )
-    n, points, least, deadline = len(data.X), plan.points_per_expert, budget.LEAST_POINTS, np.inf
-    if partition in (one_part, full_parts):  # experts of all rows, whatever is planned
-        plan, least = plan._replace(points_per_expert=n), n
-    elif space.aggregation in DEPENDENT and space.pulls[0] != np.inf:
-        least = points  # several experts would need one kernel
-    if model.time_budget is not None or model.verbose:
-        seconds = np.inf if model.time_budget is None else float(model.time_budget)
-        left = seconds - (perf_counter() - begin)
-        plan = budget.afford(plan, space, data, kernel, model.n_jobs, left, least)
-        deadline = begin + seconds - plan.final_seconds
-        if plan.seconds > left:
-            warnings.warn(
-                f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
-                f"{seconds:g} s of time_budget",
-                stacklevel=4,
-            )
-    plan = plan.within_memory(n)
-    needed, memory = budget.memory_of(plan, data.X.shape), physical_memory()
-    if needed > memory:
-        raise MemoryError(
-            f"experts of {plan.points_per_expert:,} rows would take {needed / 1e9:.3g} GB, and "
-            f"there are {memory / 1e9:.3g} GB: lower points_per_expert or overlap"
-        )
-    if model.verbose:
-        progress.say(f"{n:,} rows; {plan}")
-    return plan._replace(points_per_expert=points) if least == n else plan, deadline
-
-
-def scalings_of(model: Any, X: Array, Y: Array) -> tuple[scaling.Scaling, scaling.Scaling]:
-    """How inputs and targets are scaled, as the parameters say."""
-    normalize_X = model.kernel is None if model.normalize_X is None else model.normalize_X
-    if not model.normalize_y:
-        validation.check_magnitude(Y, "y", None)
-    if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
-        warnings.warn("y is constant; predictions will be that constant", stacklevel=4)
-    return (
-        scaling.to_unit_cube(X) if normalize_X else scaling.identity(X.shape[1]),
-        scaling.to_standard(Y) if model.normalize_y else scaling.identity(Y.shape[1]),
-    )
-
-
-def check_raw_targets(Y: Array, kernel: Sum, Z: Array) -> None:
-    """Whether targets that are not normalised are within reach of the kernel's bounds."""
-    with np.errstate(over="ignore", under="ignore"):
-        smallest, largest = (kernel.with_theta(theta) for theta in kernel.bounds.T)
-        least, most = smallest.right.diag(Z[:1])[0], largest.diag(Z).mean()
-    validation.check_raw_targets(Y, least, most)
-
-
-def alpha_of(model: Any, n: int, y_scaling: scaling.Scaling) -> Array:
-    """Noise variances of the rows, (n,), in the units of the normalised target."""
-    alpha = validation.check_alpha(model.alpha, n)
-    if alpha.any() and np.any(y_scaling.scale != y_scaling.scale[0]):
-        raise ValueError("alpha with several targets needs normalize_y=False")
-    with np.errstate(over="ignore"):
-        normalised = np.asarray((np.sqrt(alpha) / y_scaling.scale[0]) ** 2)
-    if normalised.max() > validation.LARGEST:
-        raise ValueError(
-            f"alpha is too large for targets of scale {y_scaling.scale[0]:.3g}; it is a variance, "
-            "in the square of their units"
-        )
-    return normalised
-
-
-def identity_of(model: Any, X: Array, Y: Array, alpha: Array) -> dict[str, Any]:
-    """What a checkpoint must have in common with a fit."""
-    parameters = model.get_params(deep=False)
-    if model.kernel is not None:
-        parameters["kernel"] = as_kernel(model.kernel, X.shape[1])
-    names = getattr(model, "feature_names_in_", None)
-    return {
-        **{name: version(name) for name in ("manygp", "numpy", "scipy")},
-        "machine": platform.machine(),
-        "rows": len(X),
-        "columns": X.shape[1] if names is None else list(names),
-        "data": key_of(X, Y, alpha),
-        **{
-            name: described(value)
-            for name, value in parameters.items()
-            if name not in ("n_jobs", "verbose")
-        },
-    }
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"

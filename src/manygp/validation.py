@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from manygp.arrays import Array
+from manygp.runtime.progress import warn
 
 # Squares of larger numbers, over a small length-scale, overflow.
 LARGEST = 1e100
@@ -23,27 +20,6 @@ NOT_NUMBERS = (
     "str", "large_string", "utf8", "<u", "|s", "cat", "enum", "dictionary", "date", "duration",
     "time", "period", "interval", "<m8", ">m8",
 )  # fmt: skip
-
-
-def check_training_data(estimator: BaseEstimator, X: Any, y: Any) -> tuple[Array, Array]:
-    """X of shape (n, d) and y of shape (n, t), finite floats; sets n_features_in_."""
-    X = _check_features(estimator, X, reset=True)
-    if y is None:
-        name = type(estimator).__name__
-        raise ValueError(f"{name} requires y to be passed, but the target y is None")
-    if issparse(y):
-        raise ValueError("y is a sparse matrix; pass an array")
-    _refuse_unnumeric(y, "y")
-    y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
-    check_consistent_length(X, y)
-    Y = np.ascontiguousarray(y.reshape(len(y), -1))  # sums depend on the order in memory
-    _refuse_missing(Y, "y", None)
-    return X, Y
-
-
-def check_features(estimator: BaseEstimator, X: Any) -> Array:
-    """X of shape (N, d) for predict: finite floats, the columns of fit."""
-    return _check_features(estimator, X, reset=False)
 
 
 def check_number(what: str, value: Any, least: float, other: str = "") -> None:
@@ -100,10 +76,9 @@ def check_raw_targets(Y: Array, least: float, most: float) -> None:
     """
     variance = Y.var(axis=0)
     if np.any((variance < least / FAR) | (variance > most * FAR)):
-        warnings.warn(
+        warn(
             f"y has a standard deviation of {Y.std(axis=0).min():.3g}, which the bounds of the "
-            "kernel cannot match; set normalize_y=True, or its std will be meaningless",
-            stacklevel=5,
+            "kernel cannot match; set normalize_y=True, or its std will be meaningless"
         )
 
 
@@ -115,23 +90,10 @@ def check_repeated_rows(X: Array, Y: Array) -> None:
     if differ.any():
         first = int(np.argmax(differ))
         a, b = sorted((int(order[first]), int(order[first + 1])))
-        warnings.warn(
+        warn(
             f"rows {a} and {b} are equal, their targets are not, and the kernel has no noise: its "
-            "std will be meaningless there; add White() to it, or set alpha",
-            stacklevel=4,
+            "std will be meaningless there; add White() to it, or set alpha"
         )
-
-
-def _check_features(estimator: BaseEstimator, X: Any, reset: bool) -> Array:
-    _refuse_unnumeric(X, "X")
-    try:
-        X = validate_data(estimator, X, dtype=np.float64, reset=reset, ensure_all_finite=False)
-    except ValueError as error:
-        _name_text(X, error)
-        raise
-    _refuse_missing(X, "X", getattr(estimator, "feature_names_in_", None))
-    array: Array = X
-    return array
 
 
 def _columns(data: Any) -> Iterator[tuple[Any, Any, Any]]:
@@ -146,7 +108,8 @@ def _columns(data: Any) -> Iterator[tuple[Any, Any, Any]]:
         yield getattr(data, "name", None), data.dtype, data
 
 
-def _refuse_unnumeric(data: Any, what: str) -> None:
+def refuse_unnumeric(data: Any, what: str) -> None:
+    """Refuse tables and arrays with columns that hold no numbers, and masked values."""
     if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
         raise ValueError(
             f"{what} is a masked array with masked values; fill them, or drop their rows"
@@ -166,7 +129,7 @@ def _refuse_unnumeric(data: Any, what: str) -> None:
             )
 
 
-def _name_text(X: Any, error: ValueError) -> None:
+def name_text(X: Any, error: ValueError) -> None:
     """Say where the text is that could not be taken for a number."""
     if "could not convert string" not in str(error):
         return
@@ -179,7 +142,8 @@ def _name_text(X: Any, error: ValueError) -> None:
                 ) from error
 
 
-def _refuse_missing(values: Array, what: str, names: Any) -> None:
+def refuse_missing(values: Array, what: str, names: Any) -> None:
+    """Refuse values that are not finite, and say where the first is."""
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):  # without an array of the answers
             return

@@ -1,26 +1,59 @@
-"""All experts together: who sits where, and what those nearest to a row say about it."""
+"""All experts together: who is near to a row, and what those near to it predict."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from manygp.arrays import Array, IndexArray
 from manygp.committee.covariance import between_experts
 from manygp.committee.layout import Layout
-from manygp.gp.expert import Expert, leave_one_out, places, predict_expert
-from manygp.gp.likelihood import TrainingData
+from manygp.gp.expert import Expert, condition, leave_one_out, places, predict_expert
+from manygp.gp.likelihood import KernelFit, TrainingData
 from manygp.kernels.base import Workspace
 from manygp.kernels.catalogue import TILE
 from manygp.rules.records import ExpertPredictions, Gaussian
 from manygp.runtime.parallel import thread_map
 
-# Rows that one expert is asked about at a time, and numbers in the arrays of one block of rows.
-CHUNK_ROWS, BLOCK_NUMBERS, BLOCK_ROWS = 512, 2**21, 2**18
+# Rows that one expert predicts at a time.
+CHUNK_ROWS = 512
+# Numbers in the arrays of one block of rows, and rows of a block, at most.
+BLOCK_NUMBERS = 2**21
+BLOCK_ROWS = 2**18
+# From this number of rows on a single expert is faster with all of BLAS's threads than with one.
+MANY_ROWS = 1000
+
+Task = tuple[Expert, Any, IndexArray]
+
+
+class Query(NamedTuple):
+    """Rows that a committee is queried about, and what the answer must hold.
+
+    Attributes
+    ----------
+    X : ndarray of shape (N, d)
+    nearest : int or None
+        Query the experts with the nearest centres, nearest first, or all in their order.
+    left_out : ndarray of shape (N,), optional
+        Rows of the training data that X are, and that no expert shall know.
+    variances, covariances : bool
+        Whether records hold variances, and covariances between the experts.
+    """
+
+    X: Array
+    nearest: int | None = None
+    left_out: IndexArray | None = None
+    variances: bool = True
+    covariances: bool = False
+
+    def rows(self, start: int, end: int) -> Query:
+        """The same about some of the rows."""
+        left_out = None if self.left_out is None else self.left_out[start:end]
+        return self._replace(X=self.X[start:end], left_out=left_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,19 +62,31 @@ class Committee:
 
     Attributes
     ----------
-    experts : list of Expert
-        One per part; the same object may sit in several places.
+    experts : tuple of Expert
+        One per part.
     layout : Layout
     communication : Expert or None
         An expert on rows that all others know too.
     """
 
-    experts: list[Expert]
+    experts: tuple[Expert, ...]
     layout: Layout
     communication: Expert | None = None
 
     def __len__(self) -> int:
-        return len(self.experts)
+        """The number of experts, copies included."""
+        return len(self.layout)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one expert has all rows."""
+        return self.layout.is_single
+
+    @property
+    def has_one_kernel(self) -> bool:
+        """Whether all experts have the same hyperparameters."""
+        first = self.experts[0].kernel
+        return all(expert.kernel is first or expert.kernel == first for expert in self.experts)
 
     def training_data(self) -> TrainingData:
         """All rows, normalised, in their order."""
@@ -58,14 +103,10 @@ class Committee:
     def map_blocks(
         self,
         function: Callable[[list[ExpertPredictions]], tuple[Array, ...]],
-        X: Array,
-        k: int | None,
+        query: Query,
         n_jobs: int | None,
-        left_out: IndexArray | None = None,
-        with_variance: bool = True,
-        with_covariance: bool = False,
     ) -> tuple[Array, ...]:
-        """Ask about blocks of rows, apply `function` to what is said, and join its results.
+        """Query experts about blocks of rows, apply `function` to each, and join its results.
 
         Blocks bound the memory whatever the number of rows, and do not depend on n_jobs.
 
@@ -74,107 +115,128 @@ class Committee:
         function : callable
             From one record per target, which differ in their means only, to arrays whose last
             axis is that of the rows.
-        X : ndarray of shape (N, d)
-        k : int or None
-            Ask the k nearest experts about each row, nearest first, or all in their order.
+        query : Query
         n_jobs : int or None
-        left_out : ndarray of shape (N,), optional
-            Rows of the training data that X are, and that no expert shall know.
-        with_variance, with_covariance : bool
-            Whether records hold variances, and covariances between the experts.
         """
-        width = (len(self) if k is None else k) * (len(self) if with_covariance else 1)
+        width = len(self) if query.nearest is None else query.nearest
+        width *= len(self) if query.covariances else 1
         size = int(np.clip(BLOCK_NUMBERS // width // TILE * TILE, TILE, BLOCK_ROWS))
         results: list[tuple[Array, ...]] = []
         with thread_map(n_jobs) as parallel_map:
-            for start in range(0, len(X), size):
-                block = slice(start, start + size)
-                near = None if k is None else self.layout.nearest(X[block], k)
-                said = self._ask(
-                    X[block],
-                    near,
-                    None if left_out is None else left_out[block],
-                    with_variance,
-                    with_covariance,
-                    parallel_map,
-                )
-                pieces = range(0, len(X[block]), CHUNK_ROWS)
-                chunks = ([_columns(one, i, i + CHUNK_ROWS) for one in said] for i in pieces)
+            for start in range(0, len(query.X), size):
+                block = query.rows(start, start + size)
+                records = self._query(block, parallel_map)
+                pieces = range(0, len(block.X), CHUNK_ROWS)
+                chunks = ([one.rows(i, i + CHUNK_ROWS) for one in records] for i in pieces)
                 results += parallel_map(function, chunks)
         columns = zip(*results, strict=True)
         return tuple(np.concatenate(column, axis=-1) for column in columns)
 
-    def _ask(
-        self,
-        X: Array,
-        near: IndexArray | None,
-        left_out: IndexArray | None,
-        with_variance: bool,
-        with_covariance: bool,
-        parallel_map: Callable[..., Iterable[Any]],
+    def _query(
+        self, query: Query, parallel_map: Callable[..., Iterable[Any]]
     ) -> list[ExpertPredictions]:
-        """What the experts `near` (N, K) the rows of X, or all, say: one record per target."""
-        n, n_targets = len(X), self.experts[0].Y.shape[1]
-        seats = np.arange(len(self))[:, None] if near is None else near.T
-        mean = np.empty((n_targets, len(seats), n))
-        variance, prior = np.empty((2, len(seats), n if with_variance else 0))
-        prior_mean = np.array([expert.mean for expert in self.experts])[seats]
-        if left_out is not None:  # an expert's mean changes with its rows
-            prior_mean = np.array(np.broadcast_to(prior_mean, (len(seats), n, n_targets)))
+        """The predictions of the experts near to each row, or of all: one record per target."""
+        near = None
+        if query.nearest is not None and not self.is_single:
+            near = self.layout.nearest(query.X, query.nearest)
+        records = self._records(query, near, parallel_map)
+        if self.layout.copies == 1:
+            return records
+        times = len(self) if query.nearest is None else query.nearest
+        return [record.repeated(times) for record in records]
 
+    def _records(
+        self, query: Query, near: IndexArray | None, parallel_map: Callable[..., Iterable[Any]]
+    ) -> list[ExpertPredictions]:
+        """One record per target of the experts `near` each row, (N, K), or of all."""
+        n, n_targets = len(query.X), self.experts[0].Y.shape[1]
+        seats = np.arange(len(self.experts))[:, None] if near is None else near.T
+        variance, prior_variance = np.empty((2, len(seats), n if query.variances else 0))
+        prior_mean = np.array([expert.mean for expert in self.experts])[seats]
+        if query.left_out is not None:  # the mean of an expert changes with its rows
+            prior_mean = np.array(np.broadcast_to(prior_mean, (len(seats), n, n_targets)))
+        mean = np.empty((n_targets, len(seats), n))
+        found = _Arrays(mean, variance, prior_variance, prior_mean)
         scratch = _Scratch()
 
-        def ask(task: tuple[Expert, list[Any], IndexArray]) -> None:
-            expert, where, rows = task
-            left = None if left_out is None else left_out[rows]
-            said = _opinion(expert, X[rows], left, with_variance, scratch.work)
-            for seat in where:
-                mean[:, seat, rows] = said[0].T
-                if with_variance:
-                    variance[seat, rows], prior[seat, rows] = said[1], said[2]
-                if left_out is not None:
-                    prior_mean[seat, rows] = said[3]
+        def predict(task: Task) -> None:
+            expert, seat, rows = task
+            left_out = None if query.left_out is None else query.left_out[rows]
+            predictions = _predictions(
+                expert, query.X[rows], left_out, scratch.work, with_variance=query.variances
+            )
+            found.fill(seat, rows, predictions, with_prior_mean=left_out is not None)
 
-        for _ in parallel_map(ask, self._questions(near, n)):
+        for _ in parallel_map(predict, self._tasks(near, n)):
             pass
         noise = np.array([expert.noise_variance for expert in self.experts])[seats]
         covariance = None
-        if with_covariance:
+        if query.covariances:
             everyone = np.broadcast_to(seats, (len(seats), n))
-            covariance = between_experts(self.experts, X, everyone, left_out, parallel_map)
-        central: list[Gaussian | None] = [None] * n_targets
-        if self.communication is not None and with_variance:
-            m, v, _, _ = _opinion(self.communication, X, left_out, True, Workspace())
-            central = [Gaussian(one, v) for one in m.T]
+            covariance = between_experts(
+                self.experts, query.X, everyone, query.left_out, parallel_map
+            )
+        central = self._communicated(query)
         return [
             ExpertPredictions(
-                mean[t], variance, prior, noise, prior_mean[..., t], covariance, central[t]
+                mean[t],
+                variance,
+                prior_variance,
+                noise,
+                prior_mean[..., t],
+                covariance,
+                central[t],
             )
             for t in range(n_targets)
         ]
 
-    def _questions(
-        self, near: IndexArray | None, n: int
-    ) -> Iterator[tuple[Expert, list[Any], IndexArray]]:
-        """Expert, its seats in the record, and rows, so that each expert is visited once.
+    def _communicated(self, query: Query) -> list[Gaussian | None]:
+        """The prediction of the communication expert for each target, if there is one."""
+        if self.communication is None or not query.variances:
+            return [None] * self.experts[0].Y.shape[1]
+        mean, variance, _, _ = _predictions(
+            self.communication, query.X, query.left_out, Workspace(), with_variance=True
+        )
+        return [Gaussian(one, variance) for one in mean.T]
+
+    def _tasks(self, near: IndexArray | None, n: int) -> Iterator[Task]:
+        """Each expert with its place in the record and rows, so that it is visited once.
 
         Large experts come first, so that threads finish together.
         """
+        by_size = sorted(range(len(self.experts)), key=lambda m: -len(self.experts[m].X))
         if near is None:
-            by_id: dict[int, list[int]] = {}
-            for m, expert in enumerate(self.experts):
-                by_id.setdefault(id(expert), []).append(m)
-            for seats in sorted(by_id.values(), key=lambda seats: -len(self.experts[seats[0]].X)):
+            for m in by_size:
                 for start in range(0, n, CHUNK_ROWS):
-                    rows = np.arange(start, min(n, start + CHUNK_ROWS))
-                    yield self.experts[seats[0]], seats, rows
+                    yield self.experts[m], m, np.arange(start, min(n, start + CHUNK_ROWS))
             return
         order = np.argsort(near, axis=None, kind="stable")
-        bounds = np.searchsorted(near.ravel()[order], np.arange(len(self) + 1))
-        for m in sorted(range(len(self)), key=lambda m: -len(self.experts[m].X)):
+        bounds = np.searchsorted(near.ravel()[order], np.arange(len(self.experts) + 1))
+        for m in by_size:
             for start in range(bounds[m], bounds[m + 1], CHUNK_ROWS):
                 pairs = order[start : min(start + CHUNK_ROWS, bounds[m + 1])]
-                yield self.experts[m], [pairs % near.shape[1]], pairs // near.shape[1]
+                yield self.experts[m], pairs % near.shape[1], pairs // near.shape[1]
+
+
+class _Arrays(NamedTuple):
+    """The arrays of records that are being filled."""
+
+    mean: Array  # (t, K, N)
+    variance: Array  # (K, N)
+    prior_variance: Array  # (K, N)
+    prior_mean: Array  # (K, N, t) or (M, 1, t)
+
+    def fill(
+        self, seat: Any, rows: IndexArray, predictions: tuple[Array, ...], *, with_prior_mean: bool
+    ) -> None:
+        """Enter the predictions of one expert."""
+        mean, variance, prior_variance, prior_mean = predictions
+        self.mean[:, seat, rows] = mean.T
+        if self.variance.shape[1]:
+            self.variance[seat, rows] = variance
+            self.prior_variance[seat, rows] = prior_variance
+        if with_prior_mean:
+            self.prior_mean[seat, rows] = prior_mean
 
 
 class _Scratch(threading.local):
@@ -184,8 +246,8 @@ class _Scratch(threading.local):
         self.work = Workspace()
 
 
-def _opinion(
-    expert: Expert, X: Array, left_out: IndexArray | None, with_variance: bool, work: Workspace
+def _predictions(
+    expert: Expert, X: Array, left_out: IndexArray | None, work: Workspace, *, with_variance: bool
 ) -> tuple[Array, ...]:
     """Mean (N, t), variance, prior variance (N,), prior mean (N, t) of one expert.
 
@@ -198,34 +260,50 @@ def _opinion(
         own = leave_one_out(expert, known[inside])
         if len(outside) == 0:
             return own
-        others = _opinion(expert, X[outside], None, True, work)
+        others = _predictions(expert, X[outside], None, work, with_variance=True)
         order = np.argsort(np.concatenate([inside, outside]))
         return tuple(np.concatenate(pair)[order] for pair in zip(own, others, strict=True))
     n = len(X)
     filled = X[np.minimum(np.arange(n + -n % TILE), n - 1)]
     chunks = [
-        predict_expert(expert, filled[i : i + CHUNK_ROWS], work, with_variance)
+        predict_expert(expert, filled[i : i + CHUNK_ROWS], work, with_variance=with_variance)
         for i in range(0, len(filled), CHUNK_ROWS)
     ]
-    said = tuple(np.concatenate(column)[:n] for column in zip(*chunks, strict=True))
-    return *said, np.broadcast_to(expert.mean, said[0].shape)
+    found = tuple(np.concatenate(column)[:n] for column in zip(*chunks, strict=True))
+    return *found, np.broadcast_to(expert.mean, found[0].shape)
 
 
-def _columns(said: ExpertPredictions, start: int, end: int) -> ExpertPredictions:
-    """The record of some of the rows."""
-    cut = slice(start, end)
+def assemble(
+    data: TrainingData,
+    layout: Layout,
+    fits: list[KernelFit],
+    neighbours_of: Callable[[int], IndexArray],
+    communication: tuple[IndexArray, KernelFit] | None,
+    n_jobs: int | None,
+) -> Committee:
+    """The committee of experts whose kernels are known: what is left is to condition them.
 
-    def some(array: Array) -> Array:  # one column may stand for all rows
-        return array if array.shape[1] == 1 else array[:, cut]
+    Parameters
+    ----------
+    data : TrainingData
+    layout : Layout
+    fits : list of KernelFit
+        One per part.
+    neighbours_of : callable
+        From the place of a part to rows of others that its expert knows as well.
+    communication : (ndarray of indices, KernelFit), optional
+        Rows that all experts know, and the kernel of the expert of these rows.
+    n_jobs : int or None
+    """
 
-    return said._replace(
-        mean=said.mean[:, cut],
-        variance=said.variance[:, cut],
-        prior_variance=said.prior_variance[:, cut],
-        noise_variance=some(said.noise_variance),
-        prior_mean=some(said.prior_mean),
-        covariance=None if said.covariance is None else said.covariance[..., cut],
-        communication=None
-        if said.communication is None
-        else Gaussian(said.communication.mean[cut], said.communication.variance[cut]),
-    )
+    def build(m: int) -> Expert:
+        return condition(data, layout.parts[m], neighbours_of(m), fits[m], exact=layout.is_single)
+
+    one_thread = not (layout.is_single and len(data.X) > MANY_ROWS)
+    with thread_map(n_jobs, limit=one_thread) as parallel_map:
+        experts = tuple(parallel_map(build, range(len(layout.parts))))
+    common = None
+    if communication is not None:
+        rows, fit = communication
+        common = condition(data, rows, rows[:0], fit)
+    return Committee(experts, layout, common)

@@ -1,4 +1,4 @@
-"""What experts and rows have in common: covariances between experts, and between rows."""
+"""Covariances between experts, for aggregations that need them, and between rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manygp.runtime.parallel import single_threaded_blas
 
 
 def between_experts(
-    experts: list[Expert],
+    experts: Sequence[Expert],
     X: Array,
     seats: IndexArray,
     left_out: IndexArray | None,
@@ -26,11 +26,11 @@ def between_experts(
 
     Parameters
     ----------
-    experts : list of Expert
+    experts : sequence of Expert
         All with the same kernel.
     X : ndarray of shape (N, d)
     seats : ndarray of shape (K, N)
-        The experts that are asked about each row.
+        The experts that are queried about each row.
     left_out : ndarray of shape (N,), optional
         Rows of the training data that X are, and that no expert shall know.
     parallel_map : callable
@@ -47,7 +47,7 @@ def between_experts(
     def covary(pair: tuple[int, int]) -> None:
         a, b = pair
         first, second = experts[a], experts[b]
-        K = first.kernel.left(first.X, second.X)
+        K = first.kernel.signal(first.X, second.X)
         place = places(second, first.rows)
         shared = np.flatnonzero(place >= 0)
         K[shared, place[shared]] += first.noise_variance + first.alpha[shared] + first.jitter
@@ -88,25 +88,24 @@ def between_rows(
     experts : sequence of Expert
     X : ndarray of shape (N, d)
     seats : ndarray of shape (K, N) or (M, 1)
-        The experts that are asked about each row.
+        The experts that are queried about each row.
     weights : ndarray of shape (K, N)
-        Theirs, with sum one over the experts.
+        Their weights, which sum to one over the experts.
     variance : ndarray of shape (N,)
     """
     n = len(X)
     total = np.zeros((n, n))
-    merged: dict[int, Array] = {}  # one expert may sit on the committee many times
-    by_id = {id(expert): expert for expert in experts}
+    shares: dict[int, Array] = {}  # of the experts that are queried about any row
     for seat, weight in zip(np.broadcast_to(seats, weights.shape), weights, strict=True):
-        for m in np.unique(seat):
-            share = merged.setdefault(id(experts[m]), np.zeros(n))
+        for m in np.unique(seat).tolist():
+            share = shares.setdefault(m, np.zeros(n))
             share += np.where(seat == m, weight, 0.0)
     with single_threaded_blas():
-        for key, share in merged.items():
+        for m, share in shares.items():
             rows = np.flatnonzero(share)
             if len(rows) == 0:
                 continue
-            covariance = posterior_covariance(by_id[key], X[rows])
+            covariance = posterior_covariance(experts[m], X[rows])
             factor = np.sqrt(share[rows] / np.einsum("ii->i", covariance))
             covariance *= factor
             covariance *= factor[:, None]

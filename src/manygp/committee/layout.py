@@ -1,4 +1,4 @@
-"""Parts of the rows, where they lie, and who is near."""
+"""The parts of the rows: where they lie in the kernel's metric, and which are near."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial import cKDTree
 
-from manygp.arrays import Array, IndexArray
+from manygp.arrays import Array, IndexArray, read_only
 
-# An expert's neighbours are sought in this many times as many rows of the nearest other parts.
+# The neighbours of a part are sought among this multiple of their number, in the nearest parts.
 CANDIDATES = 8
 
 
@@ -25,16 +25,36 @@ class Layout:
         Inputs times this are in the kernel's metric.
     centres : ndarray of shape (M, d)
         Means of the parts in that metric.
+    copies : int
+        How often a single part counts: 1, but M in the paper's GP-pro-full, whose M experts all
+        have all rows.
     """
 
     parts: tuple[IndexArray, ...]
     metric: Array
     centres: Array
+    copies: int = 1
 
     @classmethod
     def of(cls, U: Array, parts: list[IndexArray], metric: Array) -> Layout:
-        """The layout of parts of the rows U (n, d), which are in the metric."""
-        return cls(tuple(parts), metric, np.array([U[part].mean(axis=0) for part in parts]))
+        """The layout of parts of the rows U (n, d), which are in the metric.
+
+        Equal parts, if all are equal, are one part that counts several times.
+        """
+        copies = 1
+        if all(np.array_equal(part, parts[0]) for part in parts[1:]):
+            parts, copies = parts[:1], len(parts)
+        centres = np.array([U[part].mean(axis=0) for part in parts])
+        return cls(tuple(parts), read_only(metric), read_only(centres), copies)
+
+    def __len__(self) -> int:
+        """The number of experts, copies included."""
+        return len(self.parts) * self.copies
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one part, which has all rows."""
+        return len(self.parts) == 1
 
     def subset(self, members: IndexArray) -> Layout:
         """The layout of some of the parts."""

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manygp.arrays import Array
+from manygp.findings import Alternative, CalibrationReport
 from manygp.metrics import ReliabilityCurve, reliability_curve
-from manygp.training.search import Alternative, CalibrationReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -29,12 +29,12 @@ from manygp.display.plots import (
     lighten,
     short,
 )
+from manygp.findings import Alternative, CalibrationReport
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel, Pair, Product, Sum, White
 from manygp.regressor import ManyGPRegressor
 from manygp.runtime.files import write_atomically
 from manygp.runtime.words import counted
-from manygp.training.search import Alternative, CalibrationReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,7 @@ from manygp.arrays import Array
 from manygp.datasets.files import DATA_FILES
 from manygp.metrics import ence, nll, reliability_curve, rmse
 from manygp.regressor import ManyGPRegressor
-from manygp.rules.combine import Rules
+from manygp.rules.combine import PredictionRules
 from manygp.rules.labels import LABELS
 from manygp.rules.records import ExpertPredictions
 from manygp.runtime.files import write_atomically
@@ -143,7 +143,7 @@ def run_cell(cell: Cell, configuration: Configuration, data_dir: str | None) -> 
             arrays = {name: getattr(local, name).repeat(copies, axis=0) for name in REPEATED}
             said = ExpertPredictions(**arrays)
         settings = LABELS[label]
-        rules = Rules.named(
+        rules = PredictionRules.named(
             settings["weighting"], settings["calibration"], "gpoe", settings.get("temperature")
         )
         (mean,), variance, noise = rules.combine([said])

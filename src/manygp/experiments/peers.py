@@ -19,7 +19,7 @@ from manygp.gp.likelihood import TrainingData
 from manygp.kernels.base import Sum, metric, split_noise
 from manygp.kernels.catalogue import default_kernel
 from manygp.regressor import ManyGPRegressor
-from manygp.training.fitting import Run, fit_shared
+from manygp.training.fitting import SHARED_ROWS, Run, fit_shared, random_blocks, starts_of
 
 NEIGHBOURS = 400
 INDUCING, STEPS, BATCH = 512, 1000, 1024
@@ -276,7 +276,9 @@ PEERS: dict[str, Callable[[Array, Array, Array, int], Answer]] = {
 def _shared(X: Array, y: Array, seed: int) -> Sum:
     kernel = split_noise(default_kernel(X.shape[1], X.std(axis=0)))
     data = TrainingData(X, y[:, None], np.zeros(len(X)), constant_mean=False)
-    return fit_shared(data, kernel, 0, np.random.default_rng(seed), Run(-1))
+    rng = np.random.default_rng(seed)
+    blocks = random_blocks(len(X), SHARED_ROWS, rng)
+    return fit_shared(data, blocks, kernel, starts_of(kernel, 0, rng), Run(-1))
 
 
 def _blockwise(kernel: Any, A: Array, B: Array) -> Array:

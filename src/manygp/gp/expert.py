@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
 from manygp.arrays import Array, IndexArray, read_only
 from manygp.gp import linalg
-from manygp.gp.likelihood import Likelihood, NotPositiveDefiniteError, TrainingData
-from manygp.kernels.base import Sum, Workspace
+from manygp.gp.likelihood import KernelFit, Likelihood, NotPositiveDefiniteError, TrainingData
+from manygp.kernels.base import NoisyKernel, Workspace
 
 # Rounding may leave a posterior variance at or below zero; relative to the prior variance.
 SMALLEST_VARIANCE = 1e-14
 SMALLEST_PRIOR = 1e-200
-# Relative improvement of the likelihood at which the fit of one of many experts stops.
-TOLERANCE = 1e-7
-# Factors of so many rows are stored in single precision if no row that the expert knows has a
-# smaller latent variance, nor a larger noise, relative to the prior's variance: a std then changes
-# by less than about 1e-4 of it.
-SINGLE_ROWS, SINGLE_VARIANCE, SINGLE_NOISE = 128, 5e-3, 100.0
-SINGLE_PRIOR = 1e-30  # below, a factor may be too large for single precision
+# A factor is stored in single precision if it has at least this number of rows, and no row that
+# the expert knows has a smaller latent variance, a larger noise (both relative to the prior's
+# variance) or a smaller prior variance: a std then changes by less than about 1e-4 of it.
+SINGLE_ROWS = 128
+SINGLE_VARIANCE = 5e-3
+SINGLE_NOISE = 100.0
+SINGLE_PRIOR = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +35,7 @@ class Expert:
     neighbours : ndarray of shape (n - c,)
         Rows of other experts that it knows as well.
     kernel : Kernel
-        Signal plus White, with the fitted hyperparameters.
+        With the fitted hyperparameters.
     mean : ndarray of shape (t,)
         Constant prior mean of each target.
     jitter : float
@@ -54,7 +52,7 @@ class Expert:
 
     indices: IndexArray
     neighbours: IndexArray
-    kernel: Sum
+    kernel: NoisyKernel
     mean: Array
     jitter: float
     n_evaluations: int
@@ -90,7 +88,7 @@ class Expert:
     @property
     def noise_variance(self) -> float:
         """Variance of the noise, sigma_m^2 with two dots in the paper."""
-        return float(self.kernel.right.diag(self.X[:1])[0])
+        return self.kernel.noise_variance
 
     @property
     def hyperparameters(self) -> dict[str, float]:
@@ -98,99 +96,19 @@ class Expert:
         return dict(zip(self.kernel.theta_names, np.exp(self.kernel.theta).tolist(), strict=True))
 
 
-def maximise(
-    likelihoods: list[Likelihood],
-    kernel: Sum,
-    precision: Array,
-    starts: Array,
-    tolerance: float,
-    evaluate: Callable[..., Iterable[tuple[float, Array]]] = map,
-) -> tuple[Sum, int]:
-    """The kernel of highest summed likelihood, or posterior where a Gaussian pulls on theta.
-
-    Parameters
-    ----------
-    likelihoods : list of Likelihood
-        Blocks of rows that share the hyperparameters.
-    kernel : Sum
-        Centre of the pull.
-    precision : ndarray of shape (p,)
-        Precision of the pull on each element of theta; 0 for none, infinity to hold it.
-    starts : ndarray of shape (r, p)
-        Values of theta to start from.
-    tolerance : float
-        Relative improvement at which to stop.
-    evaluate : callable
-        `map`, or a parallel one that keeps the order.
-
-    Returns
-    -------
-    kernel : Sum
-    n_evaluations : int
-    """
-    bounds = kernel.bounds
-    held = np.isinf(precision)
-    if held.all():
-        return kernel, 0
-    centre = np.clip(kernel.theta, *bounds.T)
-    bounds[held] = centre[held, None]
-    precision = np.where(held, 0.0, precision)
-    best, best_theta, n_evaluations = -np.inf, centre, 0
-
-    def objective(theta: Array) -> tuple[float, Array]:
-        nonlocal best, best_theta, n_evaluations
-        n_evaluations += 1
-        pull = precision * (theta - centre)
-        value, gradient = -0.5 * float(pull @ (theta - centre)), -pull
-        candidate = kernel.with_theta(theta)
-        try:
-            for v, g in evaluate(lambda one: one.value_and_gradient(candidate), likelihoods):
-                value, gradient = value + v, gradient + g
-        except NotPositiveDefiniteError:
-            value = -np.inf
-        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
-            # Worse than the best, but not so much that the line search would step back to it.
-            worse = 1e100 if best == -np.inf else 1 + abs(best) - best
-            return worse, np.zeros_like(theta)
-        if value > best:
-            best, best_theta = value, theta.copy()
-        return -value, -gradient
-
-    def climb(start: Array) -> None:
-        options = {"ftol": tolerance}
-        minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-
-    for start in np.clip(starts, *bounds.T):
-        climb(start)
-    if best == -np.inf:  # no start has a likelihood: all ones, in the units of normalised data
-        climb(np.clip(np.zeros(len(centre)), *bounds.T))
-    return kernel.with_theta(best_theta), n_evaluations
-
-
-def fit_kernel(
-    data: TrainingData,
-    indices: IndexArray,
-    kernel: Sum,
-    precision: Array,
-    starts: Array,
-    tolerance: float = TOLERANCE,
-) -> tuple[Sum, int]:
-    """The hyperparameters of an expert, from the rows that are its own; see `maximise`."""
-    return maximise([data.likelihood(indices)], kernel, precision, starts, tolerance)
-
-
 def condition(
     data: TrainingData,
     indices: IndexArray,
     neighbours: IndexArray,
-    kernel: Sum,
-    n_evaluations: int = 0,
+    fit: KernelFit,
+    *,
     exact: bool = False,
 ) -> Expert:
-    """The expert that knows its own rows and their neighbours, at a kernel.
+    """The expert that knows its own rows and their neighbours, with a kernel that was fitted.
 
     `exact` keeps its factor in double precision, come what may.
     """
+    kernel = fit.kernel
     likelihood = data.likelihood(np.concatenate([indices, neighbours]))
     try:
         posterior = likelihood.posterior(kernel)
@@ -209,7 +127,7 @@ def condition(
         kernel,
         read_only(posterior.mean),
         posterior.jitter,
-        n_evaluations,
+        fit.n_evaluations,
         read_only(likelihood.X),
         read_only(likelihood.Y),
         read_only(likelihood.alpha),
@@ -219,13 +137,15 @@ def condition(
     )
 
 
-def _single_will_do(whitener: Array, known: Likelihood, kernel: Sum, jitter: float) -> bool:
+def _single_will_do(
+    whitener: Array, known: Likelihood, kernel: NoisyKernel, jitter: float
+) -> bool:
     """Whether all latent variances are so large that single precision does not show."""
     n = len(known.X)
     if n < SINGLE_ROWS:
         return False
-    noise = known.alpha + kernel.right.diag(known.X) + jitter
-    prior = kernel.left.diag(known.X)
+    noise = known.alpha + kernel.noise_variance + jitter
+    prior = kernel.signal.diag(known.X)
     if prior.min() < SINGLE_PRIOR:
         return False
     least = SINGLE_VARIANCE * prior  # a row's own latent variance is smaller than its noise
@@ -237,14 +157,14 @@ def _single_will_do(whitener: Array, known: Likelihood, kernel: Sum, jitter: flo
 
 
 def predict_expert(
-    expert: Expert, X: Array, work: Workspace, with_variance: bool
+    expert: Expert, X: Array, work: Workspace, *, with_variance: bool
 ) -> tuple[Array, Array, Array]:
     """Posterior mean (N, t), latent variance (N,) and prior variance (N,) at the rows of X.
 
     Without variance the last two are empty, and nothing of order n^2 is computed.
     """
     work.reset((len(X), len(expert.whitener)))
-    signal = expert.kernel.left
+    signal = expert.kernel.signal
     k = signal.cross(X, _padded_rows(expert), work)
     if k.shape != work.shape:  # a constant kernel
         k = np.array(np.broadcast_to(k, work.shape))
@@ -291,7 +211,7 @@ def leave_one_out(expert: Expert, positions: IndexArray) -> tuple[Array, Array, 
         prior_mean = np.where(known[:, None], without, 0.0)
     mean = expert.Y[positions] - coefficients / curvature[:, None]
     mean = np.where(known[:, None], mean, 0.0)
-    signal, noise = expert.kernel.left, expert.noise_variance + expert.alpha[positions]
+    signal, noise = expert.kernel.signal, expert.noise_variance + expert.alpha[positions]
     prior = np.maximum(signal.diag(expert.X[positions]), SMALLEST_PRIOR)
     variance = 1 / precision - noise - expert.jitter
     return mean, np.clip(variance, SMALLEST_VARIANCE * prior, prior), prior, prior_mean
@@ -304,7 +224,7 @@ def smoothing_weights(expert: Expert, X: Array, left_out: IndexArray | None) -> 
     """
     n = len(expert.X)
     W = expert.whitener[:n, :n]
-    weights = (expert.kernel.left(X, expert.X) @ W.T) @ W
+    weights = (expert.kernel.signal(X, expert.X) @ W.T) @ W
     if left_out is not None:
         place = places(expert, left_out)
         known = np.flatnonzero(place >= 0)
@@ -325,7 +245,7 @@ def places(expert: Expert, rows: IndexArray) -> IndexArray:
 
 def posterior_covariance(expert: Expert, X: Array) -> Array:
     """Latent posterior covariance of the rows of X: (N, N)."""
-    signal = expert.kernel.left
+    signal = expert.kernel.signal
     v = _whiten(expert, signal(X, _padded_rows(expert))).astype(float)
     covariance = signal(X) - v.T @ v
     diagonal = np.einsum("ii->i", covariance)

@@ -1,19 +1,20 @@
-"""Log marginal likelihood of one expert and its gradient, on reused workspaces."""
+"""Log marginal likelihood of one expert, its gradient and its maximum, on reused workspaces."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 
 from manygp.arrays import Array, IndexArray
 from manygp.gp import linalg
-from manygp.kernels.base import Kernel, Sum, Workspace
+from manygp.kernels.base import Kernel, NoisyKernel, Workspace
 
 PADDING = 8
 # Rows of a covariance matrix that are computed at a time, without those left of its diagonal.
-BLOCK_ROWS = 128
+FILLED_ROWS = 128
 # Tried in turn until the Cholesky factorisation succeeds, relative to the mean prior variance.
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
@@ -60,7 +61,7 @@ class Posterior(NamedTuple):
 
 
 class Likelihood:
-    """log p(y | X, theta) of a kernel Sum(signal, White) on fixed rows.
+    """log p(y | X, theta) of a kernel on fixed rows.
 
     Parameters
     ----------
@@ -78,13 +79,13 @@ class Likelihood:
         self.constant_mean = constant_mean
         self._work = Workspace()
 
-    def posterior(self, kernel: Sum) -> Posterior:
+    def posterior(self, kernel: NoisyKernel) -> Posterior:
         """Condition on the rows at the kernel's hyperparameters."""
         n = len(self.X)
         n_padded = -(-n // PADDING) * PADDING
         whitener = np.zeros((n_padded, n_padded), order="F")
         factor = whitener[:n, :n]
-        jitter = self._factorise(lambda: self._fill(factor, kernel.left), factor, kernel)
+        jitter = self._factorise(lambda: self._fill(factor, kernel.signal), factor, kernel)
         value, mean, coefficients = self._solve(factor)
         linalg.invert_triangle(factor)
         linalg.clear_upper(whitener)
@@ -92,10 +93,10 @@ class Likelihood:
         padded[:n] = coefficients
         return Posterior(value, mean, whitener, padded, jitter)
 
-    def value_and_gradient(self, kernel: Sum) -> tuple[float, Array]:
+    def value_and_gradient(self, kernel: NoisyKernel) -> tuple[float, Array]:
         """log p(y | X, theta) and its derivative with respect to kernel.theta, shape (p,)."""
         self._work.reset((len(self.X), len(self.X)))
-        signal, pullback = kernel.left.vjp(self.X, self._work)
+        signal, pullback = kernel.signal.vjp(self.X, self._work)
         K = self._work.take()
         # K is symmetric, so its transpose is K in LAPACK's order without a copy.
         self._factorise(lambda: np.copyto(K, signal), K.T, kernel)
@@ -109,23 +110,23 @@ class Likelihood:
         diagonal = np.einsum("ii->i", K_bar)
         diagonal *= 0.5
         gradient = pullback(K_bar.T)
-        if kernel.right.free:
-            noise = kernel.right.diag(self.X[:1])[0] * diagonal.sum()
+        if kernel.noise.free:
+            noise = kernel.noise_variance * diagonal.sum()
             gradient = np.append(gradient, noise)
         return value, gradient
 
     def _fill(self, K: Array, signal: Kernel) -> None:
         """Overwrite the lower triangle of K, in Fortran order, with the signal's covariance."""
         n = len(self.X)
-        for start in range(0, n, BLOCK_ROWS):
-            end = min(n, start + BLOCK_ROWS)
+        for start in range(0, n, FILLED_ROWS):
+            end = min(n, start + FILLED_ROWS)
             self._work.reset((end - start, n - start))
             K.T[start:end, start:] = signal.cross(self.X[start:end], self.X[start:], self._work)
         np.einsum("ii->i", K)[:] = signal.diag(self.X)
 
-    def _factorise(self, fill: Callable[[], None], K: Array, kernel: Sum) -> float:
+    def _factorise(self, fill: Callable[[], None], K: Array, kernel: NoisyKernel) -> float:
         """Overwrite K, after `fill` and with noise added, with its factor; returns the jitter."""
-        noise = self.alpha + kernel.right.diag(self.X)
+        noise = self.alpha + kernel.noise_variance
         for relative in JITTERS:
             fill()
             diagonal = np.einsum("ii->i", K)
@@ -179,3 +180,74 @@ class TrainingData(NamedTuple):
     def likelihood(self, rows: IndexArray) -> Likelihood:
         """Of some of the rows."""
         return Likelihood(self.X[rows], self.Y[rows], self.alpha[rows], self.constant_mean)
+
+
+class KernelFit(NamedTuple):
+    """A kernel with fitted hyperparameters, and the evaluations of the likelihood that it took."""
+
+    kernel: NoisyKernel
+    n_evaluations: int = 0
+
+
+def maximise(
+    likelihoods: list[Likelihood],
+    kernel: NoisyKernel,
+    precision: Array,
+    starts: Array,
+    tolerance: float,
+    evaluate: Callable[..., Iterable[tuple[float, Array]]] = map,
+) -> KernelFit:
+    """The kernel of highest summed likelihood, or posterior where a Gaussian pulls on theta.
+
+    Parameters
+    ----------
+    likelihoods : list of Likelihood
+        Blocks of rows that share the hyperparameters.
+    kernel : NoisyKernel
+        Centre of the pull.
+    precision : ndarray of shape (p,)
+        Precision of the pull on each element of theta; 0 for none, infinity to hold it.
+    starts : ndarray of shape (r, p)
+        Values of theta to start from.
+    tolerance : float
+        Relative improvement at which to stop.
+    evaluate : callable
+        `map`, or a parallel one that keeps the order.
+    """
+    bounds = kernel.bounds
+    held = np.isinf(precision)
+    if held.all():
+        return KernelFit(kernel, 0)
+    centre = np.clip(kernel.theta, *bounds.T)
+    bounds[held] = centre[held, None]
+    precision = np.where(held, 0.0, precision)
+    best, best_theta, n_evaluations = -np.inf, centre, 0
+
+    def objective(theta: Array) -> tuple[float, Array]:
+        nonlocal best, best_theta, n_evaluations
+        n_evaluations += 1
+        pull = precision * (theta - centre)
+        value, gradient = -0.5 * float(pull @ (theta - centre)), -pull
+        candidate = kernel.with_theta(theta)
+        try:
+            for v, g in evaluate(lambda one: one.value_and_gradient(candidate), likelihoods):
+                value, gradient = value + v, gradient + g
+        except NotPositiveDefiniteError:
+            value = -np.inf
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            # Worse than the best, but not so much that the line search would step back to it.
+            worse = 1e100 if best == -np.inf else 1 + abs(best) - best
+            return worse, np.zeros_like(theta)
+        if value > best:
+            best, best_theta = value, theta.copy()
+        return -value, -gradient
+
+    def climb(start: Array) -> None:
+        options = {"ftol": tolerance}
+        minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+
+    for start in np.clip(starts, *bounds.T):
+        climb(start)
+    if best == -np.inf:  # no start has a likelihood: all ones, in the units of normalised data
+        climb(np.clip(np.zeros(len(centre)), *bounds.T))
+    return KernelFit(kernel.with_theta(best_theta), n_evaluations)

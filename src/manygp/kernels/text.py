@@ -6,7 +6,7 @@ import re
 from dataclasses import fields
 from typing import Any
 
-from manygp.kernels.base import Pair
+from manygp.kernels.base import NoisyKernel, Pair
 from manygp.kernels.catalogue import (
     RBF,
     Constant,
@@ -39,6 +39,8 @@ END = ""
 
 def write_kernel(kernel: Kernel) -> str:
     """A text from which `parse_kernel` makes the same kernel, digit by digit."""
+    if isinstance(kernel, NoisyKernel):
+        kernel = Sum(kernel.signal, kernel.noise)
     text = _text(kernel)
     if parse_kernel(text) != kernel:
         raise ValueError(f"the kernel {kernel!r} has no text")

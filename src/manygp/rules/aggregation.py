@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from manygp.arrays import Array
-from manygp.rules.records import Aggregation, ExpertPredictions, Gaussian
+from manygp.rules.records import Aggregation, ExpertPredictions, Gaussian, needs
 
 NO_COMMUNICATION = (
     "aggregation='grbcm' needs experts that share the rows of a communication expert: set it "
@@ -64,6 +64,7 @@ def barycentre(experts: ExpertPredictions, weights: Array) -> Gaussian:
     return Gaussian((w * experts.mean).sum(axis=0), std**2)
 
 
+@needs(communication=True, one_kernel=True)
 def grbcm(experts: ExpertPredictions, weights: Array) -> Gaussian:
     """Generalised robust BCM: a product that counts once what all experts know.
 
@@ -87,6 +88,7 @@ def grbcm(experts: ExpertPredictions, weights: Array) -> Gaussian:
     return Gaussian(variance * (base * common.mean + shift.sum(axis=0)), variance)
 
 
+@needs(covariances=True, one_kernel=True)
 def nested(experts: ExpertPredictions, weights: Array) -> Gaussian:
     """Nested pointwise aggregation: the best linear combination of the experts' means.
 
@@ -133,6 +135,3 @@ AGGREGATIONS: dict[str, Aggregation] = {
     "grbcm": grbcm,
     "nested": nested,
 }
-# These model what the experts have in common, which the experts' calibration would count again.
-# They need one kernel for all experts.
-DEPENDENT: tuple[Aggregation, ...] = (grbcm, nested)

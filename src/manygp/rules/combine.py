@@ -8,105 +8,136 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from manygp.arrays import Array
-from manygp.rules.aggregation import AGGREGATIONS, DEPENDENT, barycentre, nested, normalise
+from manygp.rules.aggregation import AGGREGATIONS, normalise
 from manygp.rules.calibration import CALIBRATIONS, Recalibration, none
-from manygp.rules.records import Aggregation, Calibration, ExpertPredictions, Gaussian, Weighting
-from manygp.rules.weighting import TEMPERED, WEIGHTINGS, uniform
+from manygp.rules.records import (
+    Aggregation,
+    Calibration,
+    ExpertPredictions,
+    Gaussian,
+    Needs,
+    Weighting,
+    needs_of,
+)
+from manygp.rules.weighting import TEMPERED, WEIGHTINGS
 
 
-class Rules(NamedTuple):
-    """The rules. Methods take what the experts say about N rows, one record per target."""
+class PredictionRules(NamedTuple):
+    """How experts are queried, and how their predictions become one answer.
+
+    Methods take the experts' predictions for N rows, one record per target.
+
+    Attributes
+    ----------
+    weighting, calibration, aggregation : callable
+    recalibration : Recalibration
+        Correction of the aggregated variance.
+    nearest : int or None
+        How many experts are queried about a row, those with the nearest centres; None for all.
+    """
 
     weighting: Weighting
     calibration: Calibration
     aggregation: Aggregation
     recalibration: Recalibration = Recalibration()
+    nearest: int | None = None
 
     @classmethod
     def named(
         cls, weighting: Any, calibration: Any, aggregation: Any, temperature: float | None = None
     ) -> Self:
-        """Each a name or a callable."""
+        """The rules of these names; a callable stands for itself."""
         return cls(
-            weighting_of(weighting, temperature),
-            choose("calibration", calibration, CALIBRATIONS),
-            choose("aggregation", aggregation, AGGREGATIONS),
+            weighting_named(weighting, temperature),
+            rule_named("calibration", calibration, CALIBRATIONS),
+            rule_named("aggregation", aggregation, AGGREGATIONS),
         )
 
     @property
-    def needs_covariance(self) -> bool:
-        return self.aggregation is nested
-
-    def needs_variance(self, n_experts: int) -> bool:
-        """Whether means depend on the experts' variances."""
-        mixes = self.weighting is uniform and self.aggregation is barycentre
-        return n_experts > 1 and not mixes
+    def needs(self) -> Needs:
+        """What the aggregation needs."""
+        return needs_of(self.aggregation)
 
     def combine(self, by_target: list[ExpertPredictions]) -> tuple[Array, Array, Array]:
         """Means (t, N), latent variances (N,) and noise variances (N,): GP-pro-c.
 
-        A single expert has seen all there is, and is asked as it is.
+        A single expert has seen all rows: its prediction is the answer, and no rule is called.
         """
         local = by_target[0]
-        weights = _checked("weighting", self.weighting(local), local)
         if len(local.mean) == 1:
             answers = [Gaussian(one.mean[0], one.variance[0]) for one in by_target]
+            noise = np.broadcast_to(local.noise_variance[0], local.mean.shape[1])
         else:
-            calibrated = self._calibrated(by_target)
-            answers = [self.aggregation(one, weights) for one in calibrated]
+            weights = _checked("weighting", self.weighting(local), local)
+            answers = [self.aggregation(one, weights) for one in self._calibrated(by_target)]
+            noise = (normalise(weights) * local.noise_variance).sum(axis=0)
         variance = answers[0].variance
-        noise = (normalise(weights) * local.noise_variance).sum(axis=0)
         factor = self.recalibration(variance + noise)
         return np.array([answer.mean for answer in answers]), factor * variance, factor * noise
 
-    def means(self, by_target: list[ExpertPredictions]) -> tuple[Array]:
-        """Means (t, N), for which variances are not needed."""
-        return (np.array([one.mean.mean(axis=0) for one in by_target]),)
-
     def normalised_weights(self, by_target: list[ExpertPredictions]) -> tuple[Array]:
         """Weights (M, N) that sum to one over the experts."""
-        return (normalise(self.weighting(by_target[0])),)
+        local = by_target[0]
+        if len(local.mean) == 1:
+            return (np.ones(local.mean.shape),)
+        return (normalise(self.weighting(local)),)
 
     def ratio(self, by_target: list[ExpertPredictions]) -> tuple[Array]:
         """Factors (M, N) of the experts' variances."""
-        rule = none if self.aggregation in DEPENDENT else self.calibration
-        return (rule(by_target[0]),)
+        return (self._ratio_rule()(by_target[0]),)
+
+    def _ratio_rule(self) -> Calibration:
+        return none if self.needs.dependence else self.calibration
 
     def _calibrated(self, by_target: list[ExpertPredictions]) -> list[ExpertPredictions]:
-        if self.calibration is none or self.aggregation in DEPENDENT:
+        rule = self._ratio_rule()
+        if rule is none:
             return by_target
-        # Of the raw variances: weights and ratio are siblings, not a chain. The prior is
-        # calibrated alike, so that an expert who knows nothing seems to know nothing.
+        # The ratio is that of the raw variances: weights and ratio are siblings, not a chain. The
+        # prior is calibrated alike, so that an expert who knows nothing seems to know nothing.
         local = by_target[0]
-        ratio = _checked("calibration", self.calibration(local), local)
-        prior_ratio = self.calibration(local._replace(variance=local.prior_variance))
+        ratio = _checked("calibration", rule(local), local)
+        prior_ratio = rule(local._replace(variance=local.prior_variance))
         variance, prior = ratio * local.variance, prior_ratio * local.prior_variance
         return [one._replace(variance=variance, prior_variance=prior) for one in by_target]
 
 
-def weighting_of(weighting: Any, temperature: float | None) -> Weighting:
-    """The weighting of that name and temperature, or the callable itself."""
-    rule: Weighting = choose("weighting", weighting, WEIGHTINGS)
-    if temperature is None or not isinstance(weighting, str) or weighting not in TEMPERED:
+def only_means(by_target: list[ExpertPredictions]) -> tuple[Array]:
+    """Means (t, N) of a single expert, for which no variance is needed."""
+    return (np.array([one.mean[0] for one in by_target]),)
+
+
+def weighting_named(weighting: Any, temperature: float | None) -> Weighting:
+    """The weighting of that name and temperature; a callable stands for itself."""
+    rule: Weighting = rule_named("weighting", weighting, WEIGHTINGS)
+    if temperature is None or not has_temperature(weighting):
         return rule
     return TEMPERED[weighting][0](temperature)
 
 
-def _checked(what: str, values: Array, local: ExpertPredictions) -> Array:
-    """What a rule returned, if it can be right: a wrong shape would broadcast into nonsense."""
-    if np.shape(values) != local.mean.shape or not np.all(np.asarray(values) >= 0):
-        raise ValueError(
-            f"{what} must return numbers of shape {local.mean.shape}, one per expert and row, "
-            f"none of them negative or NaN; it returned shape {np.shape(values)}"
-        )
-    return values
+def has_temperature(weighting: Any) -> bool:
+    """Whether a weighting is the name of one that has a temperature."""
+    return isinstance(weighting, str) and weighting in TEMPERED
 
 
-def choose(what: str, choice: Any, known: Mapping[str, Any], *others: str) -> Any:
-    """The rule of that name, or the callable itself; `others` are names known elsewhere."""
+def rule_named(what: str, choice: Any, known: Mapping[str, Any], *others: str) -> Any:
+    """The rule of that name; a callable stands for itself.
+
+    `others` are names with a meaning elsewhere, which an error lists too.
+    """
     if callable(choice):
         return choice
     if isinstance(choice, str) and choice in known:
         return known[choice]
     names = ", ".join([*others, *known])
     raise ValueError(f"{what} must be one of {names} or a callable, not {choice!r}")
+
+
+def _checked(what: str, values: Array, local: ExpertPredictions) -> Array:
+    """The values of a rule, if they can be right: a wrong shape would broadcast into nonsense."""
+    if np.shape(values) != local.mean.shape or not np.all(np.asarray(values) >= 0):
+        raise ValueError(
+            f"{what} must return numbers of shape {local.mean.shape}, one per expert and row, "
+            f"none of them negative or NaN; it returned shape {np.shape(values)}"
+        )
+    return values

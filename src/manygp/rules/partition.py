@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import warnings
+from typing import TypeVar
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
-from scipy.spatial import cKDTree
-from sklearn.neighbors import BallTree
 
 from manygp.arrays import Array, IndexArray
 from manygp.rules.records import Partitioner
 
 # k-means clusters outside these multiples of the mean size are mended.
-SMALLEST_CLUSTER, LARGEST_CLUSTER = 0.1, 3.0
-# More clusters than this are sought in groups of at least so many, which are clusters of a sample
-# of so many rows each: the seeding of k-means takes time of order n k^2.
-MOST_CLUSTERS, GROUP_CLUSTERS, SAMPLED_ROWS, MOST_OF_ALL = 128, 16, 100, 0.9
+SMALLEST_CLUSTER = 0.1
+LARGEST_CLUSTER = 3.0
+# More clusters than this are sought in groups, since the seeding of k-means takes time of order
+# n k^2: groups of at least this many clusters, found with this many rows per group.
+MOST_CLUSTERS = 128
+GROUP_CLUSTERS = 16
+SAMPLED_ROWS = 100
+# A group with more than this share of all rows has nothing to tell them apart.
+MOST_OF_ALL = 0.9
+
+
+Rule = TypeVar("Rule", bound=Partitioner)
+
+
+def whole(partition: Rule) -> Rule:
+    """Declare that each part of a partition holds all rows, whatever their number."""
+    partition.all_rows = True  # type: ignore[attr-defined]
+    return partition
+
+
+def has_all_rows(partition: Partitioner) -> bool:
+    """Whether a partition has declared that each of its parts holds all rows."""
+    return bool(getattr(partition, "all_rows", False))
 
 
 def random(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
@@ -31,10 +48,12 @@ def kmeans(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]
     times the mean size is cut along its widest column. Fewer distinct rows than parts have no
     clusters: they are parted at random. Many clusters are sought within larger ones.
     """
+    from scipy.cluster.vq import kmeans2  # here and below: the command line starts faster
+    from scipy.spatial import cKDTree
+
     parts: list[IndexArray] = []
     if n_parts > MOST_CLUSTERS:
         for rows in _groups(X, min(MOST_CLUSTERS, n_parts // GROUP_CLUSTERS), rng):
-            # A group of nearly all rows has nothing to tell them apart.
             method = random if len(rows) > MOST_OF_ALL * len(X) else kmeans
             n_own = max(1, round(n_parts * len(rows) / len(X)))
             parts += [rows[part] for part in method(X[rows], n_own, rng)]
@@ -63,6 +82,8 @@ def kmeans(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]
 
 def _groups(X: Array, n_groups: int, rng: np.random.Generator) -> list[IndexArray]:
     """Rows by the nearest centre of the k-means clusters of a sample."""
+    from scipy.spatial import cKDTree
+
     sample = X[rng.permutation(len(X))[: SAMPLED_ROWS * n_groups]]
     parts = kmeans(sample, n_groups, rng)
     labels = cKDTree([sample[part].mean(axis=0) for part in parts]).query(X)[1]
@@ -79,6 +100,8 @@ def balltree(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArra
     The fewer than n_parts rows that are left join the nearest part each, at most one a part:
     sizes differ by at most one.
     """
+    from sklearn.neighbors import BallTree
+
     size = len(X) // n_parts
     n_leaves = 2 ** (n_parts.bit_length() - 1)
     _, order, nodes, _ = BallTree(X, leaf_size=max(1, (len(X) - 1) // n_leaves)).get_arrays()
@@ -101,11 +124,13 @@ def balltree(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArra
     return [np.sort(part) for part in parts]
 
 
+@whole
 def one_part(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
     """All rows in one part: the global GP (GP-full)."""
     return [np.arange(len(X))]
 
 
+@whole
 def full_parts(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
     """All rows in every part: the paper's diagnostic GP-pro-full."""
     return one_part(X, n_parts, rng) * n_parts

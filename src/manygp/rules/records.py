@@ -1,9 +1,9 @@
-"""The records that rules read and return, and the signatures of the rules."""
+"""The records that rules read and return, the signatures of rules, and what a rule needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ class Gaussian(NamedTuple):
 
 
 class ExpertPredictions(NamedTuple):
-    """What M experts say, each on its own, about N rows.
+    """What M experts predict, each on its own, for N rows.
 
     All values are in the units of the normalised target.
 
@@ -31,13 +31,13 @@ class ExpertPredictions(NamedTuple):
     prior_variance : ndarray of shape (M, N)
         Prior variances, k_m(x', x').
     noise_variance : ndarray of shape (M, 1) or (M, N)
-        Noise variances of the experts; (M, N) where rows are asked of different experts.
+        Noise variances of the experts; (M, N) where rows have different experts.
     prior_mean : ndarray of shape (M, 1) or (M, N)
         Prior means of the experts, mu~_m.
     covariance : ndarray of shape (M, M, N), optional
-        Prior covariances of the experts' means, for an aggregation that models dependence.
+        Prior covariances of the experts' means, for an aggregation that needs them.
     communication : Gaussian, optional
-        What an expert says whose rows all of them know.
+        The prediction of an expert whose rows all others know, likewise.
     """
 
     mean: Array
@@ -48,9 +48,101 @@ class ExpertPredictions(NamedTuple):
     covariance: Array | None = None
     communication: Gaussian | None = None
 
+    def first_experts(self, k: int | None) -> ExpertPredictions:
+        """The record of the first k experts, or of all."""
+        return self._replace(
+            mean=self.mean[:k],
+            variance=self.variance[:k],
+            prior_variance=self.prior_variance[:k],
+            noise_variance=self.noise_variance[:k],
+            prior_mean=self.prior_mean[:k],
+            covariance=None if self.covariance is None else self.covariance[:k, :k],
+        )
+
+    def rows(self, start: int, end: int) -> ExpertPredictions:
+        """The record of some of the rows."""
+        cut = slice(start, end)
+
+        def some(array: Array) -> Array:  # one column may stand for all rows
+            return array if array.shape[1] == 1 else array[:, cut]
+
+        common = self.communication
+        if common is not None:
+            common = Gaussian(common.mean[cut], common.variance[cut])
+        return ExpertPredictions(
+            mean=self.mean[:, cut],
+            variance=self.variance[:, cut],
+            prior_variance=self.prior_variance[:, cut],
+            noise_variance=some(self.noise_variance),
+            prior_mean=some(self.prior_mean),
+            covariance=None if self.covariance is None else self.covariance[..., cut],
+            communication=common,
+        )
+
+    def repeated(self, times: int) -> ExpertPredictions:
+        """The record of one expert as if there were several that all predict the same."""
+        covariance = self.covariance
+        if covariance is not None:
+            covariance = np.tile(covariance, (times, times, 1))
+        return self._replace(
+            mean=self.mean.repeat(times, axis=0),
+            variance=self.variance.repeat(times, axis=0),
+            prior_variance=self.prior_variance.repeat(times, axis=0),
+            noise_variance=self.noise_variance.repeat(times, axis=0),
+            prior_mean=self.prior_mean.repeat(times, axis=0),
+            covariance=covariance,
+        )
+
 
 Partitioner: TypeAlias = Callable[[Array, int, np.random.Generator], list[IndexArray]]
 Weighting: TypeAlias = Callable[[ExpertPredictions], Array]
 Calibration: TypeAlias = Callable[[ExpertPredictions], Array]
 Aggregation: TypeAlias = Callable[[ExpertPredictions, Array], Gaussian]
-Pull: TypeAlias = Callable[[Any], Any]
+
+
+class Needs(NamedTuple):
+    """What an aggregation needs beside the experts' means and variances.
+
+    Attributes
+    ----------
+    covariances : bool
+        `ExpertPredictions.covariance`.
+    communication : bool
+        `ExpertPredictions.communication`.
+    one_kernel : bool
+        Experts that all have the same kernel.
+    """
+
+    covariances: bool = False
+    communication: bool = False
+    one_kernel: bool = False
+
+    @property
+    def dependence(self) -> bool:
+        """Whether the aggregation models what experts have in common.
+
+        It then takes the place of weights and of the experts' calibration, which would count
+        the same thing again.
+        """
+        return self.covariances or self.communication
+
+
+Rule = TypeVar("Rule", bound=Callable[..., Any])
+
+
+def needs(
+    *, covariances: bool = False, communication: bool = False, one_kernel: bool = False
+) -> Callable[[Rule], Rule]:
+    """Declare what an aggregation needs: a decorator that sets its attribute `needs`."""
+
+    def declare(aggregation: Rule) -> Rule:
+        aggregation.needs = Needs(covariances, communication, one_kernel)  # type: ignore[attr-defined]
+        return aggregation
+
+    return declare
+
+
+def needs_of(aggregation: Aggregation) -> Needs:
+    """What an aggregation has declared; nothing by default."""
+    declared: Needs = getattr(aggregation, "needs", Needs())
+    return declared

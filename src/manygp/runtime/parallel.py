@@ -91,7 +91,7 @@ def _end_with(parent: int) -> None:
 
 @contextmanager
 def thread_map(
-    n_jobs: int | None, limit: bool = True
+    n_jobs: int | None, *, limit: bool = True
 ) -> Iterator[Callable[[Callable[[T], R], Iterable[T]], Iterator[R]]]:
     """A `map` over n_jobs threads that keeps the order; `limit` keeps BLAS on one thread each."""
     n_threads = n_workers(n_jobs)

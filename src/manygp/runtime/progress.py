@@ -1,8 +1,9 @@
-"""A progress bar on a terminal, silence elsewhere."""
+"""What a long piece of work tells its user: a progress bar, messages and warnings."""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -15,6 +16,14 @@ def silent(items: Iterable[T], total: int) -> Iterable[T]:
 
 def say(message: str) -> None:
     print(f"manygp: {message}", file=sys.stderr)
+
+
+def warn(message: str) -> None:
+    """Warn whoever called the library, from wherever in it this is called."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("manygp"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
 
 
 def bar(items: Iterable[T], total: int) -> Iterable[T]:

@@ -30,7 +30,7 @@ RECORDS: dict[str, tuple[Any, ...]] = {
 CLASSES: dict[str, Any] = {one.__name__: one for kinds in RECORDS.values() for one in kinds}
 LARGEST_POWER = 100
 # Variances of two experts, small and large, that a rule must leave positive and finite.
-SAID = ExpertPredictions(
+TRIAL = ExpertPredictions(
     mean=np.zeros((2, 3)),
     variance=np.tile([1e-100, 1.0, 1e100], (2, 1)),
     prior_variance=np.ones((2, 3)),
@@ -58,7 +58,7 @@ def is_rule(kind: str, value: Any) -> bool:
             positive and abs(value.power) <= LARGEST_POWER and 0 <= value.low <= value.high
         )
     with np.errstate(all="ignore"):
-        ratios = value(SAID)
+        ratios = value(TRIAL)
     return bool(np.all((ratios > 0) & (ratios < np.inf)))
 
 
@@ -76,14 +76,15 @@ def encode(name: str, value: Any) -> Any:
     """Plain JSON: numbers, text, lists, and `{"what": ...}` for anything else."""
     if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
         value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return {"float": str(value)}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [encode(name, one) for one in value]
-    if isinstance(value, Kernel):
-        return {"kernel": write_kernel(value)}
+    match value:
+        case float() if not np.isfinite(value):
+            return {"float": str(value)}
+        case None | bool() | int() | float() | str():
+            return value
+        case list() | tuple():
+            return [encode(name, one) for one in value]
+        case Kernel():
+            return {"kernel": write_kernel(value)}
     if CLASSES.get(type(value).__name__) is type(value):
         return {"record": type(value).__name__, "fields": encode_all(vars(value))}
     for kind, known in NAMED.items():

@@ -21,7 +21,8 @@ from manygp.arrays import AnyArray
 from manygp.runtime.files import replacing
 from manygp.runtime.memory import physical_memory
 
-SCHEMA = 1
+# Files of schema 1 are read too.
+SCHEMA = 2
 TYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "I32": np.dtype("<i4")}
 LONGEST_HEADER = 2**24
 

@@ -8,29 +8,38 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from importlib.metadata import version
+from numbers import Integral
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.committee.committee import Committee
+from manygp.committee.committee import Committee, assemble
 from manygp.committee.layout import Layout
+from manygp.findings import Alternative, CalibrationReport, Plan
 from manygp.gp.expert import SINGLE_ROWS
-from manygp.gp.likelihood import TrainingData
-from manygp.kernels.base import Kernel, Sum, split_noise
+from manygp.gp.likelihood import KernelFit, TrainingData
+from manygp.kernels.base import Kernel, NoisyKernel, Sum, split_noise
 from manygp.kernels.text import parse_kernel, write_kernel
-from manygp.rules.combine import Rules
+from manygp.model import FittedModel
+from manygp.rules.combine import PredictionRules
 from manygp.runtime.memory import physical_memory
 from manygp.scaling import Scaling
+from manygp.settings import RULE_PARAMETERS, Settings
 from manygp.storage import container
-from manygp.storage.codec import NAMED, decode, decode_all, encode, encode_all, is_number, is_rule
+from manygp.storage.codec import (
+    NAMED,
+    decode,
+    decode_all,
+    encode,
+    encode_all,
+    is_number,
+    is_rule,
+)
 from manygp.storage.container import ModelFileError
-from manygp.training.budget import Plan
-from manygp.training.builder import assemble, twins
-from manygp.training.pipeline import Trained
-from manygp.training.search import Alternative, CalibrationReport, Choice
 from manygp.validation import LARGEST
 
 # What may go wrong when data of any kind is taken for a model.
@@ -38,35 +47,12 @@ MISTAKES = (
     LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
     MemoryError, Warning,
 )  # fmt: skip
-# The parameters of fit that predictions may depend on, and jobs that no machine has.
-FITTED = ("calibration", "weighting", "temperature", "aggregation", "routing")
+# Jobs that no machine has.
 MOST_JOBS = 1024
+# Names of schema 1 that have changed.
+RENAMED = {"pull": "shrinkage", "pulls": "shrinkages"}
 
-
-class Saved(NamedTuple):
-    """All that there is to know about a fitted model.
-
-    Attributes
-    ----------
-    parameters, fitted : dict
-        Those of the estimator, and those of fit that predictions may still depend on.
-    columns : list of str, or int
-        Names of the columns of X, or their number.
-    x_scaling, y_scaling : Scaling
-    trained : Trained
-    plan : Plan
-    table : dict or None
-        How the columns of a table become those of X, for the command line.
-    """
-
-    parameters: dict[str, Any]
-    fitted: dict[str, Any]
-    columns: list[str] | int
-    x_scaling: Scaling
-    y_scaling: Scaling
-    trained: Trained
-    plan: Plan
-    table: dict[str, Any] | None
+T = TypeVar("T")
 
 
 class _Parts(NamedTuple):
@@ -75,57 +61,33 @@ class _Parts(NamedTuple):
     data: TrainingData
     own: list[IndexArray]
     neighbours: list[IndexArray]
-    fits: list[tuple[Sum, int]]
+    fits: list[KernelFit]
     metric: Array
     seats: IndexArray
     communication: IndexArray | None
 
 
-def write(path: str | PathLike[str], saved: Saved) -> None:
+def write_model(path: str | PathLike[str], model: FittedModel) -> None:
     """Write a model file, whole or not at all."""
-    committee, choice, report, kernel, alone = saved.trained
-    data = committee.training_data()
-    places = twins(committee.layout.parts)
-    distinct = list(dict.fromkeys(places))
-    experts = [committee.experts[m] for m in distinct]
-    arrays: dict[str, AnyArray] = {
-        "X": data.X,
-        "y": data.Y,
-        "alpha": data.alpha,
-        "x_shift": saved.x_scaling.shift,
-        "x_half_scale": saved.x_scaling.half_scale,
-        "y_shift": saved.y_scaling.shift,
-        "y_half_scale": saved.y_scaling.half_scale,
-        "metric": committee.layout.metric,
-        "hyperparameters": np.array([expert.kernel.values for expert in experts]),
-        "evaluations": _integers([expert.n_evaluations for expert in experts]),
-        "own": _integers(np.concatenate([expert.indices for expert in experts])),
-        "own_sizes": _integers([len(expert.indices) for expert in experts]),
-        "neighbours": _integers(np.concatenate([expert.neighbours for expert in experts])),
-        "neighbours_sizes": _integers([len(expert.neighbours) for expert in experts]),
-        "seats": _integers([distinct.index(m) for m in places]),
-    }
-    if committee.communication is not None:
-        arrays["communication"] = _integers(committee.communication.indices)
-    if choice.conformity is not None:
-        arrays["conformity"] = choice.conformity
-    parameters = dict(saved.parameters)
+    arrays, parameters = _arrays(model), _plain_parameters(model)
     if np.ndim(parameters["alpha"]):
         arrays["parameter_alpha"] = np.asarray(parameters["alpha"], dtype=float)
         parameters["alpha"] = None
+    rules = model.chosen._asdict()
+    nearest = rules.pop("nearest")
     manifest = {
         "manygp": version("manygp"),
         "parameters": encode_all(parameters),
-        "fitted": encode_all(saved.fitted),
-        "columns": saved.columns,
-        "kernel": write_kernel(kernel),
-        "constant_mean": data.constant_mean,
-        "alone": alone,
-        "rules": encode_all(choice.rules._asdict()),
-        "nearest": choice.nearest,
-        "report": None if report is None else _encode_report(report),
-        "plan": encode_all(saved.plan._asdict()),
-        "table": saved.table,
+        "fitted": encode_all(dict(model.fitted_with)),
+        "columns": model.columns if isinstance(model.columns, int) else list(model.columns),
+        "kernel": write_kernel(model.kernel),
+        "constant_mean": model.committee.experts[0].constant_mean,
+        "alone": model.committee.is_single,
+        "rules": encode_all(rules),
+        "nearest": nearest,
+        "report": None if model.report is None else _encode_report(model.report),
+        "plan": encode_all(model.plan._asdict()),
+        "table": model.table,
     }
     try:  # what could not be read shall not be written
         _decoded(json.loads(json.dumps(manifest)), arrays)
@@ -134,14 +96,50 @@ def write(path: str | PathLike[str], saved: Saved) -> None:
     container.write(path, manifest, arrays)
 
 
-def check(path: str | PathLike[str]) -> dict[str, Any]:
+def _arrays(model: FittedModel) -> dict[str, AnyArray]:
+    committee = model.committee
+    data, experts = committee.training_data(), committee.experts
+    arrays: dict[str, AnyArray] = {
+        "X": data.X,
+        "y": data.Y,
+        "alpha": data.alpha,
+        "x_shift": model.x_scaling.shift,
+        "x_half_scale": model.x_scaling.half_scale,
+        "y_shift": model.y_scaling.shift,
+        "y_half_scale": model.y_scaling.half_scale,
+        "metric": committee.layout.metric,
+        "hyperparameters": np.array([expert.kernel.values for expert in experts]),
+        "evaluations": _integers([expert.n_evaluations for expert in experts]),
+        "own": _integers(np.concatenate([expert.indices for expert in experts])),
+        "own_sizes": _integers([len(expert.indices) for expert in experts]),
+        "neighbours": _integers(np.concatenate([expert.neighbours for expert in experts])),
+        "neighbours_sizes": _integers([len(expert.neighbours) for expert in experts]),
+        "seats": _integers(np.tile(np.arange(len(experts)), committee.layout.copies)),
+    }
+    if committee.communication is not None:
+        arrays["communication"] = _integers(committee.communication.indices)
+    if model.conformity is not None:
+        arrays["conformity"] = model.conformity
+    return arrays
+
+
+def _plain_parameters(model: FittedModel) -> dict[str, Any]:
+    """The parameters, without what has gone by or is not ours."""
+    parameters = model.settings.parameters
+    parameters["kernel"] = model.settings.own_kernel(model.n_columns)
+    if not isinstance(parameters["random_state"], Integral):
+        parameters["random_state"] = None  # that of a generator has gone by
+    return parameters
+
+
+def check_model(path: str | PathLike[str]) -> dict[str, Any]:
     """The manifest of a file in which everything is as it must be; nothing is computed."""
     manifest, arrays = container.read(path)
-    _understood(path, manifest, arrays)
+    _read(path, "is not a valid model", lambda: _decoded(manifest, arrays))
     return manifest
 
 
-def read(path: str | PathLike[str]) -> Saved:
+def read_model(path: str | PathLike[str]) -> FittedModel:
     """The model in a file.
 
     Raises
@@ -149,100 +147,121 @@ def read(path: str | PathLike[str]) -> Saved:
     ModelFileError
         If it is damaged, altered, written by a newer version, or no model file at all.
     """
-    saved, parts = _understood(path, *container.read(path))
-    try:
+    manifest, arrays = container.read(path)
+    described, parts = _read(path, "is not a valid model", lambda: _decoded(manifest, arrays))
+
+    def build() -> FittedModel:
         with np.errstate(all="ignore"):
-            committee = _assembled(saved, parts)
+            model = FittedModel(committee=_assembled(described, parts), **described)
+        return model.queried_by(model.settings)
+
+    return _read(path, "cannot be used", build)
+
+
+def _read(path: str | PathLike[str], what: str, step: Callable[[], T]) -> T:
+    """The result of a step, whose mistakes are those of the file."""
+    try:
+        return step()
     except MISTAKES as error:
-        raise ModelFileError(f"{os.fspath(path)} cannot be used: {_reason(error)}") from error
-    return saved._replace(trained=saved.trained._replace(committee=committee))
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        reason = reason or "it does not fit into memory"  # only that one says nothing
+        raise ModelFileError(f"{os.fspath(path)} {what}: {reason}") from error
 
 
-def _assembled(saved: Saved, parts: _Parts) -> Committee:
+def _assembled(described: dict[str, Any], parts: _Parts) -> Committee:
     """The committee, with factors."""
-    layout = Layout.of(
-        parts.data.X * parts.metric, [parts.own[m] for m in parts.seats], parts.metric
-    )
+    own = [parts.own[m] for m in parts.seats]
+    layout = Layout.of(parts.data.X * parts.metric, own, parts.metric)
     common = parts.communication
     committee = assemble(
         parts.data,
         layout,
         [parts.fits[m] for m in parts.seats],
         lambda m: parts.neighbours[parts.seats[m]],
-        None if common is None else (common, saved.trained.kernel),
-        saved.trained.alone,
-        saved.parameters["n_jobs"],
+        None if common is None else (common, KernelFit(described["kernel"])),
+        described["settings"].n_jobs,
     )
-    scaling = saved.y_scaling
+    scaling = described["y_scaling"]
     numbers = [layout.centres, parts.data.Y * scaling.half_scale + scaling.shift / 2]
     members = [*committee.experts, *([committee.communication] if committee.communication else [])]
-    for expert in {id(one): one for one in members}.values():
+    for expert in members:
         std = np.sqrt(expert.kernel.diag(expert.X))
         numbers += [expert.whitener, expert.coefficients, std.max() * scaling.scale]
     _require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")
     return committee
 
 
-def _understood(
-    path: str | PathLike[str], manifest: dict[str, Any], arrays: dict[str, AnyArray]
-) -> tuple[Saved, _Parts]:
-    try:
-        return _decoded(manifest, arrays)
-    except MISTAKES as error:
-        raise ModelFileError(
-            f"{os.fspath(path)} is not a valid model: {_reason(error)}"
-        ) from error
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, KeyError):
-        return f"it lacks {error}"
-    return str(error) or "it does not fit into memory"  # only that one says nothing
-
-
-def _decoded(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> tuple[Saved, _Parts]:
-    """What a manifest and arrays say, without a committee; anything amiss is a mistake."""
+def _decoded(
+    manifest: dict[str, Any], arrays: dict[str, AnyArray]
+) -> tuple[dict[str, Any], _Parts]:
+    """The fields of a model but its committee, and the parts of which that is built."""
     _require(isinstance(manifest["kernel"], str), "its kernel is no text")
-    kernel = parse_kernel(manifest["kernel"])
-    _require(split_noise(kernel) == kernel, "its kernel does not end with its noise")
-    assert isinstance(kernel, Sum)
+    parsed = parse_kernel(manifest["kernel"])
+    kernel = split_noise(parsed)
+    plain = _sides(parsed) == (kernel.signal, kernel.noise)
+    _require(plain, "its kernel does not end with its noise")
     parts = _parts(manifest, arrays, kernel)
-    n, d = parts.data.X.shape
     n_targets = parts.data.Y.shape[1]
-    columns = manifest["columns"]
-    names = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
-    _require(
-        len(columns) == d if names else type(columns) is int and columns == d,
-        "its columns are not those of its rows",
-    )
-    kernel.check_columns(d)
-    parameters = _parameters(manifest["parameters"])
-    if "parameter_alpha" in arrays:
-        parameters["alpha"] = _floats(arrays, "parameter_alpha", (n,))
-    fitted = _parameters(manifest["fitted"])
-    _require({*FITTED, "n_jobs"} <= parameters.keys() and {*FITTED} == fitted.keys(),
-             "its parameters are not those of a model")  # fmt: skip
-    rules = Rules(**decode_all(manifest["rules"]))
-    for kind, rule in rules._asdict().items():
-        _require(is_rule(kind, rule), f"its {kind} is no such rule")
-    nearest, alone = manifest["nearest"], manifest["alone"]
-    _require(
-        nearest is None or (type(nearest) is int and nearest >= 1), "it asks no expert about a row"
-    )
-    _require(alone is (len(parts.own) == 1), "its experts are not as many as it says")
+    kernel.check_columns(parts.data.X.shape[1])
+    _require(manifest["alone"] is (len(parts.own) == 1), "its experts are not as many as it says")
     conformity = None
     if "conformity" in arrays:
         conformity = _floats(arrays, "conformity", (n_targets, _shape(arrays, "conformity")[1]))
         _require(bool(np.all(np.diff(conformity, prepend=0.0) >= 0)), "its errors are not sorted")
     _require(_is_table(manifest["table"]), "its table is none")
-    x_scaling, y_scaling = _scaling(arrays, "x", d), _scaling(arrays, "y", n_targets)
-    plan = _plan(decode_all(manifest["plan"]))
-    report = None if manifest["report"] is None else _report(manifest["report"])
-    trained = Trained(None, Choice(rules, nearest, conformity), report, kernel, alone)  # type: ignore[arg-type]
-    saved = Saved(
-        parameters, fitted, columns, x_scaling, y_scaling, trained, plan, manifest["table"]
+    settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
+    rules = _rules(manifest)
+    described = {
+        "settings": settings,
+        "fitted_with": fitted_with,
+        "columns": _columns(manifest["columns"], parts.data.X.shape[1]),
+        "x_scaling": _scaling(arrays, "x", parts.data.X.shape[1]),
+        "y_scaling": _scaling(arrays, "y", n_targets),
+        "kernel": kernel,
+        "chosen": rules,
+        "rules": rules,
+        "conformity": conformity,
+        "report": None if manifest["report"] is None else _report(manifest["report"]),
+        "plan": _plan(decode_all(manifest["plan"])),
+        "table": manifest["table"],
+    }
+    return described, parts
+
+
+def _sides(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
+    """The two sides of a sum."""
+    return (kernel.left, kernel.right) if isinstance(kernel, Sum) else None
+
+
+def _columns(found: Any, d: int) -> tuple[str, ...] | int:
+    names = isinstance(found, list) and all(isinstance(name, str) for name in found)
+    _require(
+        len(found) == d if names else type(found) is int and found == d,
+        "its columns are not those of its rows",
     )
-    return saved, parts
+    return tuple(found) if names else d
+
+
+def _settings(
+    manifest: dict[str, Any], arrays: dict[str, AnyArray], n: int
+) -> tuple[Settings, dict[str, Any]]:
+    """The parameters in force, and those that predictions depend on as they were in fit."""
+    parameters, fitted = _parameters(manifest["parameters"]), _parameters(manifest["fitted"])
+    if "parameter_alpha" in arrays:
+        parameters["alpha"] = _floats(arrays, "parameter_alpha", (n,))
+    _require(set(RULE_PARAMETERS) == fitted.keys(), "its parameters are not those of a model")
+    return Settings(**parameters), fitted
+
+
+def _rules(manifest: dict[str, Any]) -> PredictionRules:
+    rules = decode_all(manifest["rules"])
+    for kind, rule in rules.items():
+        _require(is_rule(kind, rule), f"its {kind} is no such rule")
+    nearest = manifest["nearest"]
+    _require(
+        nearest is None or (type(nearest) is int and nearest >= 1), "it asks no expert about a row"
+    )
+    return PredictionRules(**rules, nearest=nearest)
 
 
 def _parameters(found: dict[str, Any]) -> dict[str, Any]:
@@ -269,7 +288,7 @@ def _scaling(arrays: dict[str, AnyArray], axis: str, n_columns: int) -> Scaling:
     return Scaling(shift, half_scale)
 
 
-def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: Sum) -> _Parts:
+def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: NoisyKernel) -> _Parts:
     (n, d), (_, n_targets) = _shape(arrays, "X"), _shape(arrays, "y")
     _require(n > 0 and d > 0 and n_targets > 0, "it has no rows")
     metric = _floats(arrays, "metric", (d,))
@@ -285,24 +304,8 @@ def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: Sum) -
     ):  # fmt: skip
         _require(bool(np.all(np.abs(one) <= most)), f"squares of {name} overflow")
     _require(bool(np.all(data.alpha >= 0)), "a noise variance of it is negative")
-    own, neighbours = (_split(arrays, name, n) for name in ("own", "neighbours"))
-    _require(0 < len(own) == len(neighbours), "its experts differ in number")
-    seen = np.zeros(n, dtype=bool)
-    for rows, others in zip(own, neighbours, strict=True):
-        _require(len(rows) > 0, "an expert of it has no rows")
-        _require(len(np.unique(np.concatenate([rows, others]))) == len(rows) + len(others),
-                 "an expert of it knows a row twice")  # fmt: skip
-        seen[rows] = True
-    _require(bool(seen.all()), "a row of it has no expert")
-    values = _floats(arrays, "hyperparameters", (len(own), kernel.n_free))
-    _require(bool(np.all(values > 0)), "a hyperparameter of it is not positive")
-    kernels: dict[bytes, Sum] = {}  # those that are equal are one
-    fits = []
-    counts = _indices(arrays, "evaluations", 2**31)
-    _require(len(counts) == len(own), "its evaluations are not those of its experts")
-    for one, count in zip(values, counts, strict=True):
-        shared = kernels.setdefault(one.tobytes(), kernel.with_values(one.tolist()))
-        fits.append((shared, int(count)))
+    own, neighbours = _known_rows(arrays, n)
+    fits = _fits(arrays, kernel, len(own))
     seats = _indices(arrays, "seats", len(own))
     _require(set(seats.tolist()) == set(range(len(own))), "an expert of it has no seat")
     _require(len(seats) <= n, "it has more seats than rows")
@@ -313,6 +316,34 @@ def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: Sum) -
     known = [len(a) + len(b) for a, b in zip(own, neighbours, strict=True)]
     _require_memory([*known, 0 if common is None else len(common)], d + n_targets + 1)
     return _Parts(data, own, neighbours, fits, metric, seats, common)
+
+
+def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[list[IndexArray], list[IndexArray]]:
+    """The rows of each expert, and those of others that it knows as well."""
+    own, neighbours = (_split(arrays, name, n) for name in ("own", "neighbours"))
+    _require(0 < len(own) == len(neighbours), "its experts differ in number")
+    seen = np.zeros(n, dtype=bool)
+    for rows, others in zip(own, neighbours, strict=True):
+        _require(len(rows) > 0, "an expert of it has no rows")
+        known = np.concatenate([rows, others])
+        _require(len(np.unique(known)) == len(known), "an expert of it knows a row twice")
+        seen[rows] = True
+    _require(bool(seen.all()), "a row of it has no expert")
+    return own, neighbours
+
+
+def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> list[KernelFit]:
+    """The kernel of each expert."""
+    values = _floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
+    _require(bool(np.all(values > 0)), "a hyperparameter of it is not positive")
+    counts = _indices(arrays, "evaluations", 2**31)
+    _require(len(counts) == n_experts, "its evaluations are not those of its experts")
+    kernels: dict[bytes, NoisyKernel] = {}  # those that are equal are one
+    fits = []
+    for one, count in zip(values, counts, strict=True):
+        shared = kernels.setdefault(one.tobytes(), kernel.with_values(one.tolist()))
+        fits.append(KernelFit(shared, int(count)))
+    return fits
 
 
 def _is_table(table: Any) -> bool:
@@ -374,10 +405,15 @@ def _split(arrays: dict[str, AnyArray], name: str, n: int) -> list[IndexArray]:
 
 
 def _plan(found: dict[str, Any]) -> Plan:
-    plan = Plan(**found)
-    numbers = [*plan.pulls, *plan.overlaps, *plan[3:], plan.points_per_expert]
+    plan = Plan(**_renamed(found))
+    numbers = [*plan.shrinkages, *plan.overlaps, *plan[3:], plan.points_per_expert]
     _require(bool(plan.overlaps) and all(map(is_number, numbers)), "its plan is none")
     return plan
+
+
+def _renamed(found: dict[str, Any]) -> dict[str, Any]:
+    """The same entries, by the names that they have now."""
+    return {RENAMED.get(name, name): value for name, value in found.items()}
 
 
 def _encode_report(report: CalibrationReport) -> dict[str, Any]:
@@ -386,8 +422,11 @@ def _encode_report(report: CalibrationReport) -> dict[str, Any]:
 
 
 def _report(found: dict[str, Any]) -> CalibrationReport:
-    chosen, n_rows = decode_all(found["chosen"]), found["n_rows"]
-    alternatives = tuple(Alternative(*decode(one)) for one in found["alternatives"])
+    chosen, n_rows = _renamed(decode_all(found["chosen"])), found["n_rows"]
+    rows = [Alternative(*decode(one)) for one in found["alternatives"]]
+    alternatives = tuple(
+        one._replace(parameter=RENAMED.get(one.parameter, one.parameter)) for one in rows
+    )
     values = [*chosen.values(), *(one.value for one in alternatives)]
     plain = all(one is None or isinstance(one, str) or is_number(one) for one in values)
     numbers = all(map(is_number, [n_rows, *(one.nll for one in alternatives)]))

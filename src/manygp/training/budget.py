@@ -4,101 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from manygp.arrays import Array
+from manygp.findings import Plan, Shrinkage
 from manygp.gp.likelihood import TrainingData
-from manygp.kernels.base import Sum
-from manygp.rules.records import Pull
+from manygp.kernels.base import NoisyKernel
 from manygp.runtime.parallel import n_workers, single_threaded_blas
-from manygp.runtime.words import counted
+from manygp.settings import SearchSpace
 from manygp.training.fitting import SHARED_BLOCKS
-from manygp.training.scores import JUDGED_EXPERTS, JUDGED_ROWS, Space
+from manygp.training.scores import COMPARED_EXPERTS, COMPARED_ROWS
 from manygp.training.search import affordable
 
-# Evaluations of the likelihood that fits took on average: of the shared kernel, of an expert
-# that is pulled to it, of one that is not, and of a single one.
-SHARED_EVALUATIONS, PULLED_EVALUATIONS, FREE_EVALUATIONS, ALONE_EVALUATIONS = 30, 12, 40, 60
-# Conditioning takes this share of an evaluation, and asking about one row this share of an
-# evaluation over n; judging a committee so many seconds more per row. The data take so many per
-# number, per row and level of a tree, and per expert.
-CONDITIONING, ASKING, JUDGING = 0.65, 0.2, 1e-4
-PASSES, TREE, EACH = 2e-7, 1.5e-7, 4e-4
+# Evaluations of the likelihood that a fit takes on average: of the shared kernel, of an expert
+# that is held near to it, of one that is not, and of a single one.
+SHARED_EVALUATIONS = 30
+HELD_EVALUATIONS = 12
+FREE_EVALUATIONS = 40
+SINGLE_EVALUATIONS = 60
+# Conditioning an expert takes this share of an evaluation, and a query of one row this share of an
+# evaluation over n.
+CONDITIONING = 0.65
+QUERYING = 0.2
+# Seconds more for each row that a committee is scored on.
+SCORING = 1e-4
+# Seconds to read the data, for each number; for each row and level of a tree; for each expert.
+PASSES = 2e-7
+TREE = 1.5e-7
+EACH = 4e-4
+# Sizes of the experts whose likelihood is timed.
 MEASURED_ROWS = (50, 100, 200, 400, 1000)
 # How much of a second worker's time is not spent waiting for the first.
 GAIN = 0.4
 # Part of the budget that may be planned for: the rest is for what the plan does not know.
 PLANNED = 0.8
+# Experts of fewer rows are not worth having.
 LEAST_POINTS = 25
 # Bytes of the interpreter and its libraries, and of an expert without its arrays.
-INTERPRETER, RECORD = 1.5e8, 2e4
+INTERPRETER = 1.5e8
+RECORD = 2e4
 
 
 class Costs(NamedTuple):
-    """Seconds of one evaluation of the likelihood of so many rows, measured."""
+    """Measured seconds of one evaluation of the likelihood, by the number of rows."""
 
     rows: Array
     seconds: Array
 
     def evaluation(self, n: float) -> float:
-        """Of n rows: a power of n between two measurements, and n^3 beyond the last."""
+        """Seconds for n rows: a power of n between two measurements, n^3 beyond the last."""
         beyond = max(1.0, n / self.rows[-1]) ** 3
         log_seconds = np.interp(np.log(n), np.log(self.rows), np.log(self.seconds))
         return float(beyond * np.exp(log_seconds))
 
 
-class Plan(NamedTuple):
-    """What a fit may choose from, and what that costs.
+class Job(NamedTuple):
+    """What the cost of a plan depends on.
 
     Attributes
     ----------
-    points_per_expert : int
-    pulls : tuple
-        Precisions of the pull on the experts' hyperparameters that may be compared.
-    overlaps : tuple of float
-        Overlaps that may be compared.
-    shared_rows : int
-        Rows of each block that the shared kernel is fitted on.
-    kernels : int
-        Whether a shared kernel is fitted, and a second one of near rows too.
-    seconds : float
-        How long the fit will take, as estimated.
-    bytes : float
-        Memory that it needs, as estimated.
-    final_seconds : float
-        The last of these seconds, for the experts that are kept.
+    shape : (int, int)
+        Rows and columns of the data.
+    compares : bool
+        Whether committees are compared.
+    n_jobs : int or None
+    costs : Costs
     """
 
-    points_per_expert: int
-    pulls: tuple[float | Pull, ...]
-    overlaps: tuple[float, ...]
-    shared_rows: int
-    kernels: int
-    seconds: float = np.nan
-    bytes: float = np.nan
-    final_seconds: float = np.nan
-
-    def within_memory(self, n: int) -> Self:
-        """The same for n rows, without overlaps whose factors are too large."""
-        n_experts = max(1, n // self.points_per_expert)
-        return self._replace(overlaps=tuple(affordable(n, n_experts, self.overlaps)))
-
-    def __str__(self) -> str:
-        steps = [
-            f"experts of {self.points_per_expert} rows",
-            f"overlap up to {max(self.overlaps):g}",
-            counted(len(self.pulls), "pull"),
-        ]
-        if self.kernels:
-            kernels = counted(self.kernels, "shared kernel")
-            steps.append(f"{kernels} from blocks of {self.shared_rows} rows")
-        cost = f": about {self.seconds:.2g} s and {self.bytes / 1e9:.2g} GB"
-        return ", ".join(steps) + ("" if np.isnan(self.seconds) else cost)
+    shape: tuple[int, int]
+    compares: bool
+    n_jobs: int | None
+    costs: Costs
 
 
-def measure(data: TrainingData, kernel: Sum) -> Costs:
+def job_of(data: TrainingData, kernel: NoisyKernel, space: SearchSpace, n_jobs: int | None) -> Job:
+    """The job of fitting data, after measuring how fast this machine is."""
+    n, d = data.X.shape
+    return Job((n, d), not space.is_fixed, n_jobs, measure(data, kernel))
+
+
+def measure(data: TrainingData, kernel: NoisyKernel) -> Costs:
     """Evaluate the likelihood of some rows, a few times each."""
     n = len(data.X)
     sizes = np.unique(np.minimum(MEASURED_ROWS, n))
@@ -115,43 +102,47 @@ def measure(data: TrainingData, kernel: Sum) -> Costs:
     return Costs(sizes, np.array(seconds))
 
 
-def estimate(
-    plan: Plan, space: Space, shape: tuple[int, ...], n_jobs: int | None, costs: Costs
-) -> Plan:
-    """The plan with its cost on rows of a shape."""
-    n, d = shape
+def estimate(plan: Plan, job: Job) -> Plan:
+    """The plan with its cost."""
+    n, d = job.shape
     n_experts = max(1, n // plan.points_per_expert)
-    overlaps = affordable(n, n_experts, plan.overlaps)
-    points = n / n_experts
-    speed = 1 + GAIN * (n_workers(n_jobs) - 1)
-    passes = PASSES * n * (d + 5) + TREE * n * np.log2(n_experts + 1) * (1 + plan.kernels)
-    passes += EACH * n_experts
+    seconds = PASSES * n * (d + 5) + EACH * n_experts
+    seconds += TREE * n * np.log2(n_experts + 1) * (1 + plan.kernels)
     if n_experts == 1:
-        final, rest = ALONE_EVALUATIONS * costs.evaluation(n), 0.0
-        known = float(n)
+        final, rest = SINGLE_EVALUATIONS * job.costs.evaluation(n), 0.0
     else:
-        known = min(n, points * (1 + max(overlaps)))
-        shares = any(pull != 0.0 for pull in plan.pulls)
-        fits = 0.0
-        if any(pull != np.inf for pull in plan.pulls):
-            fits = (PULLED_EVALUATIONS if shares else FREE_EVALUATIONS) * costs.evaluation(points)
-        final = n_experts * (fits + CONDITIONING * costs.evaluation(known)) / speed
-        blocks = min(SHARED_BLOCKS, max(1, n // plan.shared_rows)) if shares else 0
-        fitted = min(n, plan.shared_rows)
-        rest = plan.kernels * SHARED_EVALUATIONS * blocks * costs.evaluation(fitted) / speed
-        if not space.fixed:
-            judged = min(n_experts, JUDGED_EXPERTS)
-            asked = min(n, JUDGED_ROWS) * min(n_experts, 8)
-            for pull, overlap in _compared(plan.pulls, overlaps):
-                size = min(n, points * (1 + overlap))
-                each = CONDITIONING * costs.evaluation(size) + (pull != np.inf) * fits
-                asking = asked * costs.evaluation(size) / size * ASKING
-                rest += JUDGING * min(n, JUDGED_ROWS) + (judged * each + asking) / speed
+        final, rest = _seconds_of_experts(plan, job, n_experts)
     return plan._replace(
-        seconds=float(passes + rest + final),
-        bytes=memory_of(plan, shape),
+        seconds=float(seconds + rest + final),
+        bytes=memory_of(plan, job.shape),
         final_seconds=float(final),
     )
+
+
+def _seconds_of_experts(plan: Plan, job: Job, n_experts: int) -> tuple[float, float]:
+    """Seconds for the experts that are kept, and for what comes before them."""
+    n, _ = job.shape
+    evaluation = job.costs.evaluation
+    points = n / n_experts
+    overlaps = affordable(n, n_experts, plan.overlaps)
+    speed = 1 + GAIN * (n_workers(job.n_jobs) - 1)
+    shares = any(shrinkage != 0.0 for shrinkage in plan.shrinkages)
+    fits = 0.0
+    if any(shrinkage != np.inf for shrinkage in plan.shrinkages):
+        fits = (HELD_EVALUATIONS if shares else FREE_EVALUATIONS) * evaluation(points)
+    known = min(n, points * (1 + max(overlaps)))
+    final = n_experts * (fits + CONDITIONING * evaluation(known)) / speed
+    blocks = min(SHARED_BLOCKS, max(1, n // plan.shared_rows)) if shares else 0
+    shared = SHARED_EVALUATIONS * blocks * evaluation(min(n, plan.shared_rows))
+    rest = plan.kernels * shared / speed
+    if job.compares:
+        experts, rows = min(n_experts, COMPARED_EXPERTS), min(n, COMPARED_ROWS)
+        for shrinkage, overlap in _compared(plan.shrinkages, overlaps):
+            size = min(n, points * (1 + overlap))
+            each = CONDITIONING * evaluation(size) + (shrinkage != np.inf) * fits
+            querying = rows * min(n_experts, 8) * evaluation(size) / size * QUERYING
+            rest += SCORING * rows + (experts * each + querying) / speed
+    return final, rest
 
 
 def memory_of(plan: Plan, shape: tuple[int, ...]) -> float:
@@ -164,31 +155,28 @@ def memory_of(plan: Plan, shape: tuple[int, ...]) -> float:
     return float(INTERPRETER + 8 * numbers + RECORD * n_experts)
 
 
+def within_memory(plan: Plan, n: int) -> Plan:
+    """The same plan for n rows, without overlaps whose factors are too large."""
+    n_experts = max(1, n // plan.points_per_expert)
+    return plan._replace(overlaps=tuple(affordable(n, n_experts, plan.overlaps)))
+
+
 def _compared(
-    pulls: tuple[float | Pull, ...], overlaps: list[float]
-) -> Iterator[tuple[float | Pull, float]]:
-    """Pulls at the first overlap, overlaps, and the neighbouring pulls again: see `select`."""
-    yield from ((pull, overlaps[0]) for pull in pulls)
-    yield from ((pulls[-1], overlap) for overlap in overlaps[1:])
+    shrinkages: tuple[Shrinkage, ...], overlaps: list[float]
+) -> Iterator[tuple[Shrinkage, float]]:
+    """Shrinkages at the first overlap, overlaps, and then near shrinkages: see `select`."""
+    yield from ((shrinkage, overlaps[0]) for shrinkage in shrinkages)
+    yield from ((shrinkages[-1], overlap) for overlap in overlaps[1:])
     if len(overlaps) > 1:
-        yield from ((pull, overlaps[-1]) for pull in pulls[1:3])
+        yield from ((shrinkage, overlaps[-1]) for shrinkage in shrinkages[1:3])
 
 
-def afford(
-    whole: Plan,
-    space: Space,
-    data: TrainingData,
-    kernel: Sum,
-    n_jobs: int | None,
-    seconds: float,
-    least: int = LEAST_POINTS,
-) -> Plan:
+def afford(whole: Plan, job: Job, seconds: float, least: int = LEAST_POINTS) -> Plan:
     """The first plan that leaves some of the seconds, or the cheapest; with its cost.
 
     `least` is the smallest size of experts to consider.
     """
-    costs = measure(data, kernel)
-    options = [estimate(plan, space, data.X.shape, n_jobs, costs) for plan in plans(whole, least)]
+    options = [estimate(plan, job) for plan in plans(whole, least)]
     fitting = (plan for plan in options if plan.seconds <= PLANNED * seconds)
     return next(fitting, min(options, key=lambda plan: plan.seconds))
 
@@ -197,7 +185,7 @@ def plans(whole: Plan, least: int = LEAST_POINTS) -> Iterator[Plan]:
     """Cheaper and cheaper plans, the whole one first."""
     points = whole.points_per_expert
     while True:
-        for n_pulls, n_overlaps, rows, kernels in (
+        for n_shrinkages, n_overlaps, rows, kernels in (
             (4, 4, 1000, 2),
             (4, 3, 1000, 2),
             (2, 2, 1000, 2),
@@ -207,7 +195,7 @@ def plans(whole: Plan, least: int = LEAST_POINTS) -> Iterator[Plan]:
         ):
             yield whole._replace(
                 points_per_expert=points,
-                pulls=whole.pulls[:n_pulls],
+                shrinkages=whole.shrinkages[:n_shrinkages],
                 overlaps=whole.overlaps[:n_overlaps],
                 shared_rows=min(rows, whole.shared_rows),
                 kernels=min(kernels, whole.kernels),

@@ -6,19 +6,27 @@ import hashlib
 import inspect
 import json
 import os
-from dataclasses import is_dataclass
+import platform
+from dataclasses import fields, is_dataclass
 from functools import partial
+from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from manygp.kernels.base import Kernel, Sum, parts_of
+from manygp.arrays import Array
+from manygp.gp.likelihood import KernelFit
+from manygp.kernels.base import Kernel, NoisyKernel, parts_of
 from manygp.runtime.files import write_atomically
+from manygp.settings import Settings
 
-SCHEMA = 1
-IDENTITY, FITS = "checkpoint.json", "fits.jsonl"
+SCHEMA = 2
+IDENTITY = "checkpoint.json"
+FITS = "fits.jsonl"
+# Parameters that may differ between the run that was interrupted and the one that goes on.
+DISREGARDED = ("n_jobs", "verbose")
 
 
 class Checkpoint:
@@ -73,6 +81,12 @@ class Checkpoint:
             first = int(found.pop("seed"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"checkpoint: {path} is damaged; remove {self.folder}") from error
+        if found.get("schema") != SCHEMA:
+            raise ValueError(
+                f"checkpoint: {self.folder} was begun by another version of manygp "
+                f"({found.get('manygp')}, schema {found.get('schema')}), whose fits this one "
+                "cannot go on from; finish it there, or name another folder"
+            )
         for name in dict.fromkeys([*identity, *found]):
             if identity.get(name) != found.get(name):
                 raise ValueError(
@@ -95,21 +109,39 @@ class Checkpoint:
             key, values, n_evaluations = json.loads(text)
             self._fits[key] = values, n_evaluations
 
-    def find(self, key: str, kernel: Sum) -> tuple[Sum, int] | None:
-        """The kernel that the fit has found, and the evaluations that it took, if it has."""
+    def find(self, key: str, kernel: NoisyKernel) -> KernelFit | None:
+        """What a fit of the kernel has found, if it is finished."""
         if key not in self._fits:
             return None
         values, n_evaluations = self._fits[key]
-        return kernel.with_values(values), n_evaluations
+        return KernelFit(kernel.with_values(values), n_evaluations)
 
-    def add(self, key: str, kernel: Sum, n_evaluations: int) -> None:
+    def add(self, key: str, fit: KernelFit) -> None:
         """Keep a fit that is finished."""
-        self._fits[key] = kernel.values.tolist(), n_evaluations
+        self._fits[key] = fit.kernel.values.tolist(), fit.n_evaluations
         text = json.dumps([key, *self._fits[key]])
         with open(self.folder / FITS, "a", encoding="utf-8") as file:
             file.write(f"{_digest(text.encode())} {text}\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def identity_of(
+    settings: Settings, X: Array, Y: Array, alpha: Array, columns: tuple[str, ...] | int
+) -> dict[str, Any]:
+    """What a checkpoint must have in common with a fit."""
+    parameters = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    parameters["kernel"] = settings.own_kernel(X.shape[1])
+    return {
+        **{name: version(name) for name in ("manygp", "numpy", "scipy")},
+        "machine": platform.machine(),
+        "rows": len(X),
+        "columns": columns if isinstance(columns, int) else list(columns),
+        "data": key_of(X, Y, alpha),
+        **{
+            name: described(value) for name, value in parameters.items() if name not in DISREGARDED
+        },
+    }
 
 
 def key_of(*inputs: Any) -> str:
@@ -127,18 +159,20 @@ def key_of(*inputs: Any) -> str:
 
 def described(value: Any) -> Any:
     """A parameter as JSON that tells it from others; functions are known by their names."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple):
-        return [described(one) for one in value]
-    if isinstance(value, np.ndarray | list):
-        return key_of(np.asarray(value))
-    if isinstance(value, partial):
-        return [described(one) for one in (value.func, list(value.args), *value.keywords.items())]
-    if isinstance(value, Kernel):
-        return [repr(value), *sorted({_source(type(part)) for part in parts_of(value)})]
+    match value:
+        case np.generic():
+            return value.item()
+        case None | bool() | int() | float() | str():
+            return value
+        case tuple():
+            return [described(one) for one in value]
+        case np.ndarray() | list():
+            return key_of(np.asarray(value))
+        case partial():
+            parts = (value.func, list(value.args), *value.keywords.items())
+            return [described(one) for one in parts]
+        case Kernel():
+            return [repr(value), *sorted({_source(type(part)) for part in parts_of(value)})]
     if is_dataclass(value):
         return repr(value)
     named = value if hasattr(value, "__qualname__") else type(value)

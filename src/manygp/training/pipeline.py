@@ -1,4 +1,4 @@
-"""From rows to a committee: shared kernel, parts in its metric, experts, and the choice."""
+"""From rows to a fitted model: scale, plan, shared kernel, parts, experts, choice."""
 
 from __future__ import annotations
 
@@ -7,105 +7,253 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manygp.arrays import Array, IndexArray
-from manygp.committee.committee import Committee
+from manygp import validation
+from manygp.arrays import Array, IndexArray, read_only
+from manygp.committee.committee import MANY_ROWS
 from manygp.committee.layout import Layout
+from manygp.findings import Alternative, Plan
 from manygp.gp.likelihood import TrainingData
-from manygp.kernels.base import Sum, metric
-from manygp.rules.aggregation import grbcm
-from manygp.rules.records import Partitioner
-from manygp.training.budget import Plan
-from manygp.training.builder import Workshop
-from manygp.training.fitting import MANY_ROWS, Run, fit_shared, starts_of
-from manygp.training.scores import Space
-from manygp.training.search import Alternative, CalibrationReport, Choice, prefers, select
+from manygp.kernels.base import NoisyKernel, metric, split_noise
+from manygp.kernels.catalogue import default_kernel
+from manygp.model import FittedModel
+from manygp.rules.partition import has_all_rows
+from manygp.runtime.memory import physical_memory
+from manygp.runtime.progress import say, warn
+from manygp.scaling import Scaling, identity, to_standard, to_unit_cube
+from manygp.settings import SearchSpace, Settings
+from manygp.training import budget
+from manygp.training.builder import Builder
+from manygp.training.fitting import (
+    SHARED_ROWS,
+    Run,
+    fit_shared,
+    near_blocks,
+    random_blocks,
+    starts_of,
+)
+from manygp.training.search import prefers, select
 
 
-class Trained(NamedTuple):
-    """The committee, how it is asked, and how that was chosen.
+class Prepared(NamedTuple):
+    """Rows in the units of the kernel, the kernel to start from, and how the rows were scaled.
 
-    `kernel` is the one that the experts share or started from, or that of a single expert.
+    Attributes
+    ----------
+    data : TrainingData
+    kernel : NoisyKernel
+    x_scaling, y_scaling : Scaling
+    columns : tuple of str, or int
+        Names of the columns of X, or their number.
     """
 
-    committee: Committee
-    choice: Choice
-    report: CalibrationReport | None
-    kernel: Sum
-    alone: bool
+    data: TrainingData
+    kernel: NoisyKernel
+    x_scaling: Scaling
+    y_scaling: Scaling
+    columns: tuple[str, ...] | int
+
+
+def prepare(settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | int) -> Prepared:
+    """Scale rows X (n, d) and targets Y (n, t), and choose the kernel to start from."""
+    n, d = X.shape
+    own = settings.own_kernel(d)
+    if own is not None:  # a wrong kernel is an error before any work
+        own.check_columns(d)
+    x_scaling, y_scaling = _scalings(settings, X, Y)
+    alpha = _scaled_alpha(settings, n, y_scaling)
+    Z = np.ascontiguousarray(x_scaling.apply(X))
+    validation.check_magnitude(Z, "X", None if isinstance(columns, int) else columns)
+    kernel = split_noise(default_kernel(d, Z.std(axis=0)) if own is None else own)
+    if not settings.normalize_y and np.ptp(Y, axis=0).all():
+        validation.check_raw_targets(Y, *_reach_of_bounds(kernel, Z))
+    if not (kernel.noise_variance or alpha.any()):
+        validation.check_repeated_rows(X, Y)
+    data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True)
+    return Prepared(data, kernel, x_scaling, y_scaling, columns)
+
+
+def _scalings(settings: Settings, X: Array, Y: Array) -> tuple[Scaling, Scaling]:
+    """How inputs and targets are scaled."""
+    if not settings.normalize_y:
+        validation.check_magnitude(Y, "y", None)
+    if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
+        warn("y is constant; predictions will be that constant")
+    x_scaling = to_unit_cube(X) if settings.scales_X else identity(X.shape[1])
+    y_scaling = to_standard(Y) if settings.normalize_y else identity(Y.shape[1])
+    return Scaling(*map(read_only, x_scaling)), Scaling(*map(read_only, y_scaling))
+
+
+def _scaled_alpha(settings: Settings, n: int, y_scaling: Scaling) -> Array:
+    """Noise variances of the rows, (n,), in the units of the normalised target."""
+    alpha, scale = validation.check_alpha(settings.alpha, n), y_scaling.scale
+    if alpha.any() and np.any(scale != scale[0]):
+        raise ValueError("alpha with several targets needs normalize_y=False")
+    with np.errstate(over="ignore"):
+        normalised = np.asarray((np.sqrt(alpha) / scale[0]) ** 2)
+    if normalised.max() > validation.LARGEST:
+        raise ValueError(
+            f"alpha is too large for targets of scale {scale[0]:.3g}; it is a variance, "
+            "in the square of their units"
+        )
+    return normalised
+
+
+def _reach_of_bounds(kernel: NoisyKernel, Z: Array) -> tuple[float, float]:
+    """The smallest noise variance and the largest prior variance within the kernel's bounds."""
+    with np.errstate(over="ignore", under="ignore"):
+        smallest, largest = (kernel.with_theta(theta) for theta in kernel.bounds.T)
+        return smallest.noise_variance, float(largest.diag(Z).mean())
 
 
 def train(
-    data: TrainingData,
-    kernel: Sum,
-    partition: Partitioner,
-    space: Space,
-    plan: Plan,
-    deadline: float,
-    n_restarts: int,
-    rng: np.random.Generator,
-    run: Run,
-) -> Trained:
-    """Fit the committee.
+    settings: Settings, prepared: Prepared, seed: int, run: Run, begin: float
+) -> FittedModel:
+    """Fit the committee that the settings ask for.
 
     Parameters
     ----------
-    data : TrainingData
-    kernel : Sum
-        Signal plus White: the start.
-    partition : callable
-    space : Space
-        What there is to choose from.
-    plan : Plan
-        The size of experts, and how much effort to make.
-    deadline : float
-        When to stop looking for a better committee, in the time of `perf_counter`.
-    n_restarts : int
-        Further random starts of fits that nothing pulls on.
-    rng : Generator
+    settings : Settings
+    prepared : Prepared
+    seed : int
     run : Run
+    begin : float
+        When the fit began, in the time of `perf_counter`; a time budget counts from there.
     """
-    n, d = data.X.shape
-    n_parts = max(1, n // plan.points_per_expert)
-
-    def shared_kernel(limit: bool = True, local: bool = False) -> Sum:
-        rows = plan.shared_rows
-        return fit_shared(data, kernel, n_restarts, rng, run, rows, limit, local)
-
-    def parted(columns: Array) -> list[IndexArray]:
-        parts = partition(data.X * columns, n_parts, rng)
-        _check_parts(parts, n)
-        return parts
-
-    def workshop_of(kernel: Sum, parts: list[IndexArray], columns: Array) -> Workshop:
-        return Workshop(
-            data,
-            Layout.of(data.X * columns, parts, columns),
-            kernel,
-            [starts_of(kernel, n_restarts, rng) for _ in parts],
-            rng.permutation(n)[: n // n_parts] if space.aggregation is grbcm else None,
-            run,
+    space = settings.search_space()
+    plan, deadline = _plan(settings, space, prepared, begin)
+    space = space._replace(shrinkages=plan.shrinkages, overlaps=plan.overlaps)
+    several = len(prepared.data.X) >= 2 * plan.points_per_expert
+    if several and _lacks_one_kernel(space):
+        raise ValueError(
+            f"aggregation={settings.aggregation!r} needs one kernel for all experts: set "
+            "hyperparameters='shared'"
         )
+    data = prepared.data._replace(constant_mean=settings.constant_mean(several=several))
+    context = _Context(data, settings, space, plan, np.random.default_rng(seed), run)
+    builder, kernels = _best_builder(context, prepared.kernel, deadline)
+    found = select(builder, space, context.rng, kernels, deadline)
+    single = found.committee.is_single
+    return FittedModel(
+        settings=settings,
+        fitted_with=settings.rule_parameters,
+        columns=prepared.columns,
+        x_scaling=prepared.x_scaling,
+        y_scaling=prepared.y_scaling,
+        committee=found.committee,
+        kernel=found.committee.experts[0].kernel if single else builder.kernel,
+        chosen=found.rules,
+        rules=found.rules,
+        conformity=None if found.conformity is None else read_only(found.conformity),
+        report=found.report,
+        plan=plan,
+    ).queried_by(settings)
 
-    shared = n_parts > 1 and space.pulls[0] != 0.0
-    if shared:  # one kernel first, and the parts in its metric
-        kernel = shared_kernel()
-    columns = metric(kernel, d) if shared else np.ones(d)
-    parts = parted(columns)
-    alone = len(set(map(id, parts))) == 1
-    if alone and not shared and n > MANY_ROWS:  # as a warm start
-        kernel = shared_kernel(limit=False)
-    workshop = workshop_of(kernel, parts, columns)
-    kernels: list[Alternative] = []
-    in_time = perf_counter() < deadline
-    if plan.kernels == 2 and not alone and n >= 2 * plan.shared_rows and in_time:
-        near = shared_kernel(local=True)
-        better, kernels = prefers(workshop, workshop_of(near, parts, columns), space, rng)
-        if better:
-            kernel, columns = near, metric(near, d)
-            workshop = workshop_of(kernel, parted(columns), columns)
-    committee, choice, report = select(workshop, space, rng, kernels, deadline)
-    kernel = committee.experts[0].kernel if alone else kernel
-    return Trained(committee, choice, report, kernel, alone)
+
+def _lacks_one_kernel(space: SearchSpace) -> bool:
+    """Whether the aggregation needs one kernel for all experts, which they are not to have."""
+    return space.needs.one_kernel and space.shrinkages[0] != np.inf
+
+
+def _plan(
+    settings: Settings, space: SearchSpace, prepared: Prepared, begin: float
+) -> tuple[Plan, float]:
+    """What is to be done, and when to stop looking for something better."""
+    n, points = len(prepared.data.X), int(settings.points_per_expert)
+    shared = settings.shared_kernels
+    plan = Plan(points, space.shrinkages, space.overlaps, SHARED_ROWS, shared)
+    least, deadline = budget.LEAST_POINTS, np.inf
+    if has_all_rows(settings.partitioner()):
+        plan, least = plan._replace(points_per_expert=n), n
+    elif _lacks_one_kernel(space):
+        least = points  # it has to stay a single expert
+    if settings.time_budget is not None or settings.verbose:
+        seconds = np.inf if settings.time_budget is None else float(settings.time_budget)
+        left = seconds - (perf_counter() - begin)
+        job = budget.job_of(prepared.data, prepared.kernel, space, settings.n_jobs)
+        plan = budget.afford(plan, job, left, least)
+        deadline = begin + seconds - plan.final_seconds
+        if plan.seconds > left:
+            warn(
+                f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
+                f"{seconds:g} s of time_budget"
+            )
+    plan = budget.within_memory(plan, n)
+    needed, memory = budget.memory_of(plan, prepared.data.X.shape), physical_memory()
+    if needed > memory:
+        raise MemoryError(
+            f"experts of {plan.points_per_expert:,} rows would take {needed / 1e9:.3g} GB, and "
+            f"there are {memory / 1e9:.3g} GB: lower points_per_expert or overlap"
+        )
+    if settings.verbose:
+        say(f"{n:,} rows; {plan}")
+    return plan._replace(points_per_expert=points) if least == n else plan, deadline
+
+
+class _Context(NamedTuple):
+    """What all steps of a fit have in common."""
+
+    data: TrainingData
+    settings: Settings
+    space: SearchSpace
+    plan: Plan
+    rng: np.random.Generator
+    run: Run
+
+    @property
+    def n_parts(self) -> int:
+        return max(1, len(self.data.X) // self.plan.points_per_expert)
+
+    def starts(self, kernel: NoisyKernel) -> Array:
+        return starts_of(kernel, self.settings.n_restarts_optimizer, self.rng)
+
+    def shared_kernel(
+        self, kernel: NoisyKernel, blocks: list[IndexArray], *, limit: bool = True
+    ) -> NoisyKernel:
+        starts = self.starts(kernel)
+        return fit_shared(self.data, blocks, kernel, starts, self.run, limit=limit)
+
+    def layout(self, columns: Array) -> Layout:
+        """The parts of the rows in a metric."""
+        U = self.data.X * columns
+        parts = self.settings.partitioner()(U, self.n_parts, self.rng)
+        _check_parts(parts, len(U))
+        return Layout.of(U, parts, columns)
+
+    def builder(self, kernel: NoisyKernel, layout: Layout) -> Builder:
+        starts = [self.starts(kernel) for _ in layout.parts]
+        communication = None
+        if self.space.needs.communication:
+            n = len(self.data.X)
+            communication = self.rng.permutation(n)[: n // self.n_parts]
+        return Builder(self.data, layout, kernel, starts, communication, self.run)
+
+
+def _best_builder(
+    context: _Context, start: NoisyKernel, deadline: float
+) -> tuple[Builder, list[Alternative]]:
+    """The builder with the better of two shared kernels, and how they were compared.
+
+    The first is of random rows, the second of rows near each other. Parts are made in the metric
+    of the shared kernel, if there is one.
+    """
+    (n, d), rows, rng = context.data.X.shape, context.plan.shared_rows, context.rng
+    shared = context.n_parts > 1 and context.space.shrinkages[0] != 0.0
+    kernel = start
+    if shared:
+        kernel = context.shared_kernel(start, random_blocks(n, rows, rng))
+    layout = context.layout(metric(kernel, d) if shared else np.ones(d))
+    if layout.is_single and not shared and n > MANY_ROWS:  # as a warm start
+        kernel = context.shared_kernel(start, random_blocks(n, rows, rng), limit=False)
+    builder = context.builder(kernel, layout)
+    compares = context.plan.kernels == 2 and not layout.is_single and n >= 2 * rows
+    if not compares or perf_counter() >= deadline:
+        return builder, []
+    near = context.shared_kernel(kernel, near_blocks(context.data.X, kernel, rows, rng))
+    other = context.builder(near, layout)
+    better, kernels = prefers(builder, other, context.space, rng)
+    if better:
+        builder = context.builder(near, context.layout(metric(near, d)))
+    return builder, kernels
 
 
 def _check_parts(parts: list[IndexArray], n: int) -> None:

@@ -1,56 +1,58 @@
-"""Committees on trial: what each would say about rows of the training data that it leaves out."""
+"""Scores of committees on rows of the training data that they leave out."""
 
 from __future__ import annotations
 
-from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from manygp.arrays import Array, IndexArray
-from manygp.rules.combine import Rules, weighting_of
-from manygp.rules.records import Aggregation, Calibration, ExpertPredictions, Pull
-from manygp.training.builder import Workshop
+from manygp.committee.committee import Query
+from manygp.findings import Shrinkage
+from manygp.rules.combine import PredictionRules
+from manygp.rules.records import ExpertPredictions
+from manygp.settings import SearchSpace
+from manygp.training.builder import Builder
 
-# Committees are judged on so many rows, of all experts or of those in some regions. Experts learn
-# their hyperparameters without the rows of the fold that judges them.
-JUDGED_ROWS, JUDGED_EXPERTS, REGIONS, FOLDS = 2000, 64, 8, 4
+# Rows that are left out to compare committees, at most.
+COMPARED_ROWS = 2000
+# Experts of the committees that are compared, at most; of more, those of some regions take part.
+COMPARED_EXPERTS = 64
+REGIONS = 8
+# Experts learn their hyperparameters without the rows of the fold that is left out.
+FOLDS = 4
 # The smallest and largest scale of variances that is believed.
 SCALES = (1e-3, 1e3)
 
 
-class Space(NamedTuple):
-    """What there is to choose from; one entry where the user has chosen."""
+class Candidate(NamedTuple):
+    """A committee that may be chosen."""
 
-    pulls: tuple[float | Pull, ...]
-    overlaps: tuple[float, ...]
-    weighting: Any
-    temperatures: tuple[float | None, ...]
-    calibrations: tuple[Calibration, ...]
-    aggregation: Aggregation
-    nearest: tuple[int | None, ...]
-    tolerance: float | None  # neglected weight that chooses `nearest`
-    recalibrate: bool
-
-    @property
-    def fixed(self) -> bool:
-        choices = (self.pulls, self.overlaps, self.temperatures, self.calibrations, self.nearest)
-        chosen = all(len(choice) == 1 for choice in choices)
-        return chosen and not self.recalibrate and self.tolerance is None
+    shrinkage: Shrinkage
+    overlap: float
 
 
-class Rule(NamedTuple):
-    """How a committee is asked."""
+class LeftOut(NamedTuple):
+    """The rows that are left out, in folds, and the experts that take part.
 
-    temperature: float | None
-    calibration: Calibration
-    nearest: int | None
+    Attributes
+    ----------
+    members : ndarray of int, or None
+        The parts whose experts take part; None for all.
+    folds : list of index arrays
+    unlearned : bool
+        Whether experts learn their hyperparameters without the fold.
+    """
+
+    members: IndexArray | None
+    folds: list[IndexArray]
+    unlearned: bool
 
 
 class Scores(NamedTuple):
-    """Of every rule of a grid: NLL of each row, (R, N), squared errors (R, t, N), variances."""
+    """Scores of each of R rules: NLL of each row (R, N), squared errors (R, t, N), variances."""
 
-    rules: list[Rule]
+    rules: list[PredictionRules]
     nll: Array
     squares: Array
     variance: Array
@@ -63,110 +65,70 @@ class Scores(NamedTuple):
 
     @property
     def best_nll(self) -> Array:
-        """Of each row, by the best rule: (N,)."""
+        """The NLL of each row by the best rules: (N,)."""
         nll: Array = self.nll[self.best]
         return nll
 
 
-def rules_of(space: Space, rule: Rule) -> Rules:
-    weighting = weighting_of(space.weighting, rule.temperature)
-    return Rules(weighting, rule.calibration, space.aggregation)
+def choose_left_out(builder: Builder, rng: np.random.Generator) -> LeftOut:
+    """Draw the rows to leave out.
 
-
-class Jury(NamedTuple):
-    """The members of the committees that are compared, and folds of rows that judge them.
-
-    `held_out` says whether the members learn their hyperparameters without the fold.
+    Each fold is a part of an expert's rows only, so that it can learn from the others. Experts
+    with next to no rows have no folds. In a large committee the experts of some regions take
+    part, so that the cost does not grow with n.
     """
-
-    members: IndexArray | None
-    folds: list[IndexArray]
-    held_out: bool
-
-
-def jury_of(workshop: Workshop, rng: np.random.Generator) -> Jury:
-    """Each fold is a part of an expert's rows only, so that it can learn from the others.
-
-    Experts of next to no rows have no folds. Of a large committee the members are those of
-    some regions, so that the cost does not grow with n.
-    """
-    parts, layout = workshop.layout.parts, workshop.layout
+    parts, layout = builder.layout.parts, builder.layout
     members = np.arange(len(parts))
-    if len(parts) > JUDGED_EXPERTS:
+    if len(parts) > COMPARED_EXPERTS:
         centres = layout.centres[rng.choice(len(parts), REGIONS, replace=False)]
-        members = np.unique(layout.tree.query(centres, k=JUDGED_EXPERTS // REGIONS)[1])
+        members = np.unique(layout.tree.query(centres, k=COMPARED_EXPERTS // REGIONS)[1])
     shuffled = [rng.permutation(parts[m]) for m in members if len(parts[m]) > FOLDS]
     if not shuffled:
-        rows = rng.permutation(len(workshop.data.X))[:JUDGED_ROWS]
-        return Jury(None, [np.sort(rows)], held_out=False)
+        rows = rng.permutation(len(builder.data.X))[:COMPARED_ROWS]
+        return LeftOut(None, [np.sort(rows)], unlearned=False)
     folds = [np.concatenate([rows[f::FOLDS] for rows in shuffled]) for f in range(FOLDS)]
-    n_folds = min(FOLDS, -(-JUDGED_ROWS // len(folds[0])))
-    most = JUDGED_ROWS // n_folds
+    n_folds = min(FOLDS, -(-COMPARED_ROWS // len(folds[0])))
+    most = COMPARED_ROWS // n_folds
     folds = [np.sort(rng.permutation(fold)[:most]) for fold in folds[:n_folds]]
-    return Jury(members, folds, held_out=True)
+    return LeftOut(members, folds, unlearned=True)
 
 
-def judge(
-    workshop: Workshop, space: Space, jury: Jury, pull: float | Pull, overlap: float
-) -> Scores:
-    """Leave rows out in turn, and score all rules of the space on them."""
-    folds, held_out = jury.folds, jury.held_out
-    if pull == np.inf:  # the shared kernel hardly depends on any one row: nothing to hold out
-        folds, held_out = [np.concatenate(folds)], False
-    n_seats = len(workshop.layout.parts if jury.members is None else jury.members)
-    counts = {None if k is None else min(k, n_seats): None for k in space.nearest}
-    widest = None if None in counts else max(k for k in counts if k is not None)
-    grid = [
-        Rule(*entry) for entry in product(space.temperatures, space.calibrations, list(counts))
-    ]
-    rules = [rules_of(space, rule) for rule in grid]
+def score(builder: Builder, space: SearchSpace, left_out: LeftOut, candidate: Candidate) -> Scores:
+    """Leave rows out in turn, and score all rules of the search space on them."""
+    folds, unlearned = left_out.folds, left_out.unlearned
+    if candidate.shrinkage == np.inf:  # the shared kernel hardly depends on any one row
+        folds, unlearned = [np.concatenate(folds)], False
+    members = left_out.members
+    rules = space.all_rules(len(builder.layout.parts if members is None else members))
+    widest = None if rules[-1].nearest is None else max(one.nearest or 0 for one in rules)
 
-    def answers(said: list[ExpertPredictions]) -> tuple[Array, Array]:
-        means, variances = [], []
-        for rule, how in zip(grid, rules, strict=True):
-            mean, variance, noise = how.combine([_nearest(one, rule.nearest) for one in said])
-            means.append(mean)
-            variances.append(variance + noise)
-        return np.array(means), np.array(variances)
+    def answers(records: list[ExpertPredictions]) -> tuple[Array, Array]:
+        combined = [
+            one.combine([record.first_experts(one.nearest) for record in records]) for one in rules
+        ]
+        means, variances, noises = zip(*combined, strict=True)
+        return np.array(means), np.array(variances) + np.array(noises)
 
     squares, variances = [], []
     for rows in folds:
-        judges = rows if held_out else None
-        means, variance = workshop.committee(pull, overlap, jury.members, judges).map_blocks(
-            answers,
-            workshop.data.X[rows],
-            widest,
-            workshop.run.n_jobs,
-            left_out=rows,
-            with_covariance=rules[0].needs_covariance,
-        )
-        squares.append((workshop.data.Y[rows].T - means) ** 2)
+        committee = builder.committee(*candidate, members, rows if unlearned else None)
+        query = Query(builder.data.X[rows], widest, rows, covariances=space.needs.covariances)
+        means, variance = committee.map_blocks(answers, query, builder.run.n_jobs)
+        squares.append((builder.data.Y[rows].T - means) ** 2)
         variances.append(variance)
-    return _score(
-        grid,
+    return _scores(
+        rules,
         np.concatenate(squares, axis=-1),
         np.concatenate(variances, axis=-1),
-        space.recalibrate,
+        rescale=space.recalibrate,
     )
 
 
-def _score(grid: list[Rule], squares: Array, variance: Array, rescale: bool) -> Scores:
+def _scores(
+    rules: list[PredictionRules], squares: Array, variance: Array, *, rescale: bool
+) -> Scores:
     """From squared errors (R, t, N) and variances (R, N), which may have a scale for each rule."""
     ratio = squares.mean(axis=1) / variance
     scale = np.clip(ratio.mean(axis=1), *SCALES)[:, None] if rescale else 1.0
     nll = 0.5 * (np.log(2 * np.pi * variance * scale) + ratio / scale)
-    return Scores(grid, nll, squares, variance)
-
-
-def _nearest(said: ExpertPredictions, k: int | None) -> ExpertPredictions:
-    """What the first k experts say."""
-    covariance = None if said.covariance is None else said.covariance[:k, :k]
-    return ExpertPredictions(
-        said.mean[:k],
-        said.variance[:k],
-        said.prior_variance[:k],
-        said.noise_variance[:k],
-        said.prior_mean[:k],
-        covariance,
-        said.communication,
-    )
+    return Scores(rules, nll, squares, variance)

@@ -1,97 +1,66 @@
-"""The committee that calibrates itself: choices by leave-one-out, without test data."""
+"""The committee that calibrates itself: what is "auto" is chosen by rows that are left out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from manygp.arrays import Array
-from manygp.committee.committee import Committee
+from manygp.committee.committee import Committee, Query
+from manygp.findings import Alternative, CalibrationReport, Shrinkage
 from manygp.rules.calibration import Recalibration, none
-from manygp.rules.combine import Rules, weighting_of
-from manygp.rules.records import Pull
-from manygp.training.builder import Workshop
-from manygp.training.scores import SCALES, Rule, Scores, Space, judge, jury_of, rules_of
+from manygp.rules.combine import PredictionRules
+from manygp.settings import SearchSpace
+from manygp.training.builder import Builder
+from manygp.training.scores import (
+    SCALES,
+    Candidate,
+    LeftOut,
+    Scores,
+    choose_left_out,
+    score,
+)
 
-# The pull of the hierarchy and the overlap, from the simpler to the more flexible.
-PULL_LADDER = (np.inf, 30.0, 10.0, 3.0)
-OVERLAP_LADDER = (0.0, 1.0, 2.0, 4.0)
-NEAREST_LADDER = (1, 2, 4, 8)
-STRENGTHS = (0.0, 0.5, 1.0)
-# Experts' factors may take so many bytes before an overlap is too large.
+# Bytes of the experts' factors above which an overlap is too large.
 LARGEST_FACTORS = 2e9
-SOME_ROWS = 500
+# Rows that choose how many experts leave a tolerated weight to the others.
+TOLERANCE_ROWS = 500
 # Standard errors of its gain that the more flexible of two choices must gain.
 NEAR_TIE = 0.5
 # Nats that a fitted parameter of the recalibration must gain, summed over the rows.
 LEAST_GAIN = 2.0
+# Powers of the variance among which the best is sought.
 POWERS = (0.0, 4.0)
 # Variances that are told apart.
 SHAPES = (1e-250, 1e250)
+# What the report calls the fields of the rules, and what it shows of their values.
+SHOWN_FIELDS = {"temperature": "weighting", "strength": "calibration", "nearest": "nearest"}
 
 
-class Choice(NamedTuple):
-    """How the committee is asked, and how wrong it is about rows that it leaves out.
+class Selection(NamedTuple):
+    """The committee, how it is queried, and how that was chosen.
 
-    `nearest` experts are asked about a row, or all. `conformity` (t, m) holds |y - mean| / std
-    of m rows that were left out, sorted, for each target, if they were.
+    `conformity` (t, m) holds |y - mean| / std of m rows that were left out, sorted, for each
+    target, if they were.
     """
 
-    rules: Rules
-    nearest: int | None
-    conformity: Array | None
-
-
-class Alternative(NamedTuple):
-    """One value of a parameter, and the leave-one-out NLL with it, in normalised units.
-
-    Other parameters have the values that were best at the time.
-    """
-
-    parameter: str
-    value: Any
-    nll: float
-    chosen: bool
-
-
-class CalibrationReport(NamedTuple):
-    """What leave-one-out chose, from what.
-
-    Attributes
-    ----------
-    chosen : dict
-        Values by parameter: pull, overlap, temperature, strength, nearest, scale, power.
-        (Which kernel was taken, of rows far from each other or near, only `alternatives` say.)
-    alternatives : tuple of Alternative
-        Those that were compared, and their scores.
-    n_rows : int
-        Rows that were left out in turn to choose the rules.
-    """
-
-    chosen: dict[str, Any]
-    alternatives: tuple[Alternative, ...]
-    n_rows: int
-
-    def __str__(self) -> str:
-        lines = [f"Chosen by leaving out {self.n_rows} rows in turn", ""]
-        lines.append(f"{'parameter':<12} {'value':>10} {'NLL':>9}")
-        for one in self.alternatives:
-            value = f"{one.value:g}" if isinstance(one.value, float) else str(one.value)
-            mark = "  <- chosen" if one.chosen else ""
-            lines.append(f"{one.parameter:<12} {value:>10} {one.nll:>9.4f}{mark}")
-        return "\n".join(lines)
+    committee: Committee
+    rules: PredictionRules
+    conformity: Array | None = None
+    report: CalibrationReport | None = None
 
 
 def prefers(
-    first: Workshop, second: Workshop, space: Space, rng: np.random.Generator
+    first: Builder, second: Builder, space: SearchSpace, rng: np.random.Generator
 ) -> tuple[bool, list[Alternative]]:
-    """Whether the second of two workshops, with the same parts, has the better shared kernel."""
-    jury = jury_of(first, rng)
-    nll = [judge(one, space, jury, np.inf, space.overlaps[0]).best_nll for one in (first, second)]
+    """Whether the second of two builders, with the same parts, has the better shared kernel."""
+    left_out = choose_left_out(first, rng)
+    candidate = Candidate(np.inf, space.overlaps[0])
+    nll = [score(one, space, left_out, candidate).best_nll for one in (first, second)]
     better = _gains(*nll)
     return better, [
         Alternative("kernel", name, float(one.mean()), chosen)
@@ -100,105 +69,109 @@ def prefers(
 
 
 def select(
-    workshop: Workshop,
-    space: Space,
+    builder: Builder,
+    space: SearchSpace,
     rng: np.random.Generator,
     kernels: Iterable[Alternative] = (),
     deadline: float = np.inf,
-) -> tuple[Committee, Choice, CalibrationReport | None]:
+) -> Selection:
     """The committee of lowest leave-one-out NLL, its rules and their recalibration.
 
     One expert leaves nothing to choose, and what the user has chosen is not questioned. After
     the deadline no other committee is tried.
     """
-    alone = len(set(map(id, workshop.layout.parts))) == 1
-    if alone or space.fixed:
-        rule = Rule(space.temperatures[0], space.calibrations[0], space.nearest[0])
-        pull, overlap = space.pulls[0], space.overlaps[0]
-        if alone:
-            rule, pull, overlap = Rule(None, none, None), 0.0, 0.0
-        choice = Choice(rules_of(space, rule), rule.nearest, None)
-        return workshop.committee(pull, overlap), choice, None
-    jury = jury_of(workshop, rng)
-    judged: dict[tuple[float | Pull, float], Scores] = {}
-
-    def scores_of(pull: float | Pull, overlap: float) -> Scores:
-        if (pull, overlap) not in judged:
-            judged[pull, overlap] = judge(workshop, space, jury, pull, overlap)
-        return judged[pull, overlap]
-
-    n, m = len(workshop.data.X), len(workshop.layout.parts)
-    overlaps = affordable(n, m, space.overlaps)
-    first_pull, pull, overlap = _climb(space.pulls, overlaps, scores_of, deadline)
-    scores = scores_of(pull, overlap)
-    alternatives = _committees(judged, first_pull, pull, overlap)
-    committee = workshop.committee(pull, overlap)
+    if builder.layout.is_single:
+        rules = space.first_rules._replace(nearest=None)
+        rules = rules._replace(calibration=none) if space.recalibrate else rules
+        return Selection(builder.committee(0.0, 0.0), rules)
+    if space.is_fixed:
+        committee = builder.committee(space.shrinkages[0], space.overlaps[0])
+        return Selection(committee, space.first_rules)
+    search = _Search(builder, space, choose_left_out(builder, rng), deadline)
+    first_shrinkage, best = search.climb()
+    alternatives = search.alternatives(first_shrinkage, best)
+    committee = builder.committee(*best)
+    scores = search.scores_of(best)
     if space.tolerance is not None:
-        space = space._replace(nearest=(_sufficient(committee, workshop, space, rng),))
-        scores = judge(workshop, space, jury, pull, overlap)
-    rule = scores.rules[scores.best]
+        nearest = _sufficient(committee, builder, space, rng)
+        space = space._replace(nearest=(nearest,))
+        scores = score(builder, space, search.left_out, best)
+    rules = scores.rules[scores.best]
     squares, variance = scores.squares[scores.best], scores.variance[scores.best]
-    alternatives += _neighbouring_rules(scores, rule)
+    alternatives += _neighbouring_rules(scores, rules)
     recalibration = Recalibration()
     if space.recalibrate:
         recalibration = _recalibrate(squares, variance, alternatives)
     conformity = np.sort(np.sqrt(squares / (variance * recalibration(variance))), axis=-1)
     chosen = {
-        "pull": pull,
-        "overlap": overlap,
-        "temperature": rule.temperature,
-        "strength": getattr(rule.calibration, "strength", None),
-        "nearest": rule.nearest,
+        **best._asdict(),
+        **{name: _shown(getattr(rules, field), name) for name, field in SHOWN_FIELDS.items()},
+        **({"temperature": None} if space.needs.dependence else {}),  # weights have no influence
         "scale": recalibration.scale,
         "power": recalibration.power,
     }
     report = CalibrationReport(chosen, (*kernels, *alternatives), len(variance))
-    rules = rules_of(space, rule)._replace(recalibration=recalibration)
-    return committee, Choice(rules, rule.nearest, conformity), report
+    return Selection(committee, rules._replace(recalibration=recalibration), conformity, report)
 
 
-def _climb(
-    pulls: tuple[float | Pull, ...],
-    overlaps: list[float],
-    scores_of: Callable[[float | Pull, float], Scores],
-    deadline: float,
-) -> tuple[float | Pull, float | Pull, float]:
-    """Pull, then overlap, then pull again, from the simpler to the more flexible.
+class _Search:
+    """Compares committees, each of which is scored once."""
 
-    Returns the first choice of pull, with which overlaps were compared, and the final choices.
-    """
+    def __init__(
+        self, builder: Builder, space: SearchSpace, left_out: LeftOut, deadline: float
+    ) -> None:
+        self.builder, self.space = builder, space
+        self.left_out, self.deadline = left_out, deadline
+        self.scored: dict[Candidate, Scores] = {}
 
-    def better(old: tuple[float | Pull, float], new: tuple[float | Pull, float]) -> bool:
-        before = scores_of(*old).best_nll
-        return perf_counter() < deadline and _gains(before, scores_of(*new).best_nll)
+    def scores_of(self, candidate: Candidate) -> Scores:
+        if candidate not in self.scored:
+            found = score(self.builder, self.space, self.left_out, candidate)
+            self.scored[candidate] = found
+        return self.scored[candidate]
 
-    pull, overlap = pulls[0], overlaps[0]
-    for other in pulls[1:]:
-        pull = other if better((pull, overlap), (other, overlap)) else pull
-    first = pull
-    for wider in overlaps[1:]:
-        overlap = wider if better((pull, overlap), (pull, wider)) else overlap
-    if overlap != overlaps[0]:
-        i = pulls.index(first)
-        pull, *others = pulls[max(0, i - 1) : i + 2]
-        for other in others:
-            pull = other if better((pull, overlap), (other, overlap)) else pull
-    return first, pull, overlap
+    def better(self, old: Candidate, new: Candidate) -> Candidate:
+        """The new candidate if there is time to look at it and it gains, else the old one."""
+        before = self.scores_of(old).best_nll
+        in_time = perf_counter() < self.deadline
+        return new if in_time and _gains(before, self.scores_of(new).best_nll) else old
 
+    def climb(self) -> tuple[Shrinkage, Candidate]:
+        """Shrinkage, then overlap, then shrinkage again, from the simpler to the more flexible.
 
-def _committees(
-    judged: dict[tuple[float | Pull, float], Scores],
-    first_pull: float | Pull,
-    pull: float | Pull,
-    overlap: float,
-) -> list[Alternative]:
-    """The pulls that were compared at the chosen overlap, and the overlaps at the first pull."""
-    nll = {key: float(scores.best_nll.mean()) for key, scores in judged.items()}
-    pulls = [Alternative("pull", p, nll[p, o], p == pull) for p, o in nll if o == overlap]
-    overlaps = [
-        Alternative("overlap", o, nll[p, o], o == overlap) for p, o in nll if p == first_pull
-    ]
-    return [*(pulls if len(pulls) > 1 else []), *(overlaps if len(overlaps) > 1 else [])]
+        Returns the first choice of shrinkage, with which overlaps were compared, and the best.
+        """
+        shrinkages = self.space.shrinkages
+        n, n_parts = len(self.builder.data.X), len(self.builder.layout.parts)
+        narrowest, *wider = affordable(n, n_parts, self.space.overlaps)
+        best = Candidate(shrinkages[0], narrowest)
+        for shrinkage in shrinkages[1:]:
+            best = self.better(best, best._replace(shrinkage=shrinkage))
+        first = best.shrinkage
+        for overlap in wider:
+            best = self.better(best, best._replace(overlap=overlap))
+        if best.overlap != narrowest:
+            i = shrinkages.index(first)
+            simpler, *others = shrinkages[max(0, i - 1) : i + 2]
+            best = best._replace(shrinkage=simpler)
+            for shrinkage in others:
+                best = self.better(best, best._replace(shrinkage=shrinkage))
+        return first, best
+
+    def alternatives(self, first_shrinkage: Shrinkage, best: Candidate) -> list[Alternative]:
+        """The shrinkages compared at the best overlap, and the overlaps at the first shrinkage."""
+        nll = {one: float(scores.best_nll.mean()) for one, scores in self.scored.items()}
+        by_shrinkage = [
+            Alternative("shrinkage", one.shrinkage, value, one.shrinkage == best.shrinkage)
+            for one, value in nll.items()
+            if one.overlap == best.overlap
+        ]
+        by_overlap = [
+            Alternative("overlap", one.overlap, value, one.overlap == best.overlap)
+            for one, value in nll.items()
+            if one.shrinkage == first_shrinkage
+        ]
+        return [one for both in (by_shrinkage, by_overlap) if len(both) > 1 for one in both]
 
 
 def _gains(incumbent: Array, challenger: Array) -> bool:
@@ -218,41 +191,38 @@ def affordable(n: int, n_parts: int, overlaps: tuple[float, ...]) -> list[float]
 
 
 def _sufficient(
-    committee: Committee, workshop: Workshop, space: Space, rng: np.random.Generator
+    committee: Committee, builder: Builder, space: SearchSpace, rng: np.random.Generator
 ) -> int:
     """The number of nearest experts that leaves less than the tolerated weight to the others."""
-    rows = np.sort(rng.permutation(len(workshop.data.X))[:SOME_ROWS])
-    weighting = weighting_of(space.weighting, space.temperatures[0])
-    rules = Rules(weighting, none, space.aggregation)
-    (weights,) = committee.map_blocks(
-        rules.normalised_weights,
-        workshop.data.X[rows],
-        len(committee),
-        workshop.run.n_jobs,
-        left_out=rows,
-    )
+    rows = np.sort(rng.permutation(len(builder.data.X))[:TOLERANCE_ROWS])
+    query = Query(builder.data.X[rows], len(committee), rows)
+    weigh = space.first_rules.normalised_weights
+    (weights,) = committee.map_blocks(weigh, query, builder.run.n_jobs)
     neglected = 1 - np.cumsum(weights.mean(axis=1))
     return 1 + int(np.argmax(neglected <= (space.tolerance or 0.0) + 1e-12))
 
 
-def _neighbouring_rules(scores: Scores, rule: Rule) -> list[Alternative]:
-    """The rules that differ from the chosen one in one parameter."""
+def _neighbouring_rules(scores: Scores, rules: PredictionRules) -> list[Alternative]:
+    """The rules that differ from the chosen ones in one parameter."""
     found = []
-    for name, field in (
-        ("temperature", "temperature"),
-        ("strength", "calibration"),
-        ("nearest", "nearest"),
-    ):
+    for name, field in SHOWN_FIELDS.items():
+        chosen = getattr(rules, field)
         same = [
             (getattr(one, field), nll)
             for one, nll in zip(scores.rules, scores.nll.mean(axis=1), strict=True)
-            if one._replace(**{field: getattr(rule, field)}) == rule
+            if one._replace(**{field: chosen}) == rules
         ]
         if len(same) > 1:
-            for value, nll in same:
-                shown = getattr(value, "strength", value)
-                found.append(Alternative(name, shown, float(nll), value == getattr(rule, field)))
+            found += [
+                Alternative(name, _shown(value, name), float(nll), value == chosen)
+                for value, nll in same
+            ]
     return found
+
+
+def _shown(value: object, name: str) -> object:
+    """What a report shows of a rule: its parameter of that name, or the number that it is."""
+    return getattr(value, name, None if callable(value) else value)
 
 
 def _recalibrate(
@@ -266,6 +236,8 @@ def _recalibrate(
         Squared errors of rows that were left out.
     variance : ndarray of shape (N,)
         Variances that were predicted for them.
+    alternatives : list of Alternative
+        What is compared is added to it.
     """
     squares = squares.mean(axis=0)
     log_variance = np.log(variance)
