@@ -97,25 +97,25 @@ class SearchSpace(NamedTuple):
 class Settings:
     """The parameters of `ManyGPRegressor`, which describes them; wrong ones are a ValueError."""
 
-    kernel: Any
-    points_per_expert: int
-    overlap: Any
-    partition: Any
-    weighting: Any
-    temperature: Any
-    calibration: Any
-    aggregation: Any
-    hyperparameters: Any
-    routing: Any
-    prior_mean: str | None
-    alpha: Any
-    normalize_X: bool | None
-    normalize_y: bool
-    n_restarts_optimizer: int
-    time_budget: float | None
-    n_jobs: int | None
-    random_state: Any
-    verbose: bool
+    kernel: Any = None
+    points_per_expert: int = 200
+    overlap: Any = "auto"
+    partition: Any = "balltree"
+    weighting: Any = "tempered"
+    temperature: Any = "auto"
+    calibration: Any = "auto"
+    aggregation: Any = "gpoe"
+    hyperparameters: Any = "auto"
+    routing: Any = "auto"
+    prior_mean: str | None = None
+    alpha: Any = 0.0
+    normalize_X: bool | None = None
+    normalize_y: bool = True
+    n_restarts_optimizer: int = 0
+    time_budget: float | None = None
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         self.search_space()

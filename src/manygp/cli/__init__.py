@@ -17,7 +17,9 @@ except ImportError as error:
     sys.exit(f'the command line needs an extra: pip install "manygp[cli]" ({error})')
 
 from manygp.cli.bench import bench
-from manygp.cli.models import evaluate, fit, info, plot, predict, require_matplotlib, verify
+from manygp.cli.inspect import info, plot, verify
+from manygp.cli.models import evaluate, fit, predict
+from manygp.cli.options import require_matplotlib
 from manygp.runtime.parallel import WorkerKilledError
 
 INTERRUPTED = 130

@@ -264,7 +264,7 @@ class CalibrationDisplay:
             lighten(ax)
             ordered = alternatives  # names stand as they were compared, numbers in their order
             if all(isinstance(one.value, int | float) for one in alternatives):
-                sign = -1 if name == "pull" else 1  # the simpler first
+                sign = -1 if name == "shrinkage" else 1  # the simpler first
                 ordered = sorted(alternatives, key=lambda one: sign * one.value)
             heights = [one.nll for one in ordered]
             ax.plot(heights, color="0.7", lw=1)

@@ -15,7 +15,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from manygp import metrics
 from manygp.arrays import Array
@@ -32,13 +31,16 @@ from manygp.display.plots import (
 from manygp.findings import Alternative, CalibrationReport
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel, Pair, Product, Sum, White
-from manygp.regressor import ManyGPRegressor
+from manygp.model import LEFT_OUT_ROWS, FittedModel
 from manygp.runtime.files import write_atomically
 from manygp.runtime.words import counted
+from manygp.settings import Settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from manygp.regressor import ManyGPRegressor
 
 # Dots of a scatter plot, and rows of a table or bars, at most.
 MOST_DOTS, MOST_BARS, MOST_HYPERPARAMETERS = 3_000, 30, 60
@@ -51,7 +53,7 @@ LEFT_OUT, TESTED = "leave-one-out", "tested data"
 COLOUR_OF = {LEFT_OUT: BLUE, TESTED: COLOURS[0]}
 MEANINGS = {
     "kernel": "Whether the shared kernel was fitted to rows far from each other, or near.",
-    "pull": "How firmly the experts' hyperparameters are held at the shared ones; ∞: they are "
+    "shrinkage": "How firmly the experts' hyperparameters are held at the shared ones; ∞: they are "
     "the shared ones.",
     "overlap": "Rows of others that an expert knows as well, as a multiple of its own.",
     "temperature": "The higher, the more say the surest expert has.",
@@ -115,7 +117,7 @@ class _Judged(NamedTuple):
 
 
 def write_report(
-    model: ManyGPRegressor,
+    model: FittedModel | ManyGPRegressor,
     path: str | PathLike[str],
     *,
     name: str = "",
@@ -127,7 +129,7 @@ def write_report(
 
     Parameters
     ----------
-    model : ManyGPRegressor
+    model : ManyGPRegressor or FittedModel
     path : path
         Of the page; a file that is there is replaced.
     name : str, default=""
@@ -135,30 +137,31 @@ def write_report(
     tested : Tested, default=None
         Predictions to be scored beside those of training rows that are left out.
     """
-    check_is_fitted(model, "experts_")
+    fitted = model if isinstance(model, FittedModel) else model.model_
     _new_figure(*SIZE)  # a missing matplotlib is an error before the work, not after
-    X, Y, *_ = model._committee.training_data()
-    judged = [_Judged(LEFT_OUT, *model._judged_rows())]
+    X, Y, *_ = fitted.committee.training_data()
+    judged = [_Judged(LEFT_OUT, *fitted.left_out_rows(LEFT_OUT_ROWS))]
     if tested is not None:
         judged.append(_Judged(TESTED, *(np.ravel(column) for column in tested[:3])))
-    columns = _column_names(model)
-    experts = list({id(expert): expert for expert in model.experts_}.values())
+    columns = [f"x{i}" for i in range(fitted.n_columns)]
+    columns = columns if fitted.names is None else [str(name) for name in fitted.names]
+    experts = list(fitted.committee.experts)
     sections = {
-        "What was fitted": _fitted(model, X, Y),
-        "Scores": _scores(judged, tested, _baseline(model, Y)),
+        "What was fitted": _fitted(fitted, X, Y),
+        "Scores": _scores(judged, tested, _baseline(fitted, Y)),
         "How honest is the std?": _honesty(judged, tested),
         "Experts": _sizes(experts),
         "Hyperparameters": _hyperparameters(experts, columns),
         "Relevance of columns": _relevance(experts, columns, np.ptp(X, axis=0)),
-        "What was compared": _compared(model.calibration_report_),
+        "What was compared": _compared(fitted.report),
     }
     title = f"Model {name}" if name else "A model of manygp"
     write_atomically(path, page.page(title, _introduction(judged, tested, Y), sections))
 
 
-def _baseline(model: ManyGPRegressor, Y: Array) -> float:
+def _baseline(model: FittedModel, Y: Array) -> float:
     """The RMSE of predicting the mean of every target."""
-    return float(np.sqrt(np.mean((model._y_scaling.scale * Y.std(axis=0)) ** 2)))
+    return float(np.sqrt(np.mean((model.y_scaling.scale * Y.std(axis=0)) ** 2)))
 
 
 def _introduction(judged: list[_Judged], tested: Tested | None, Y: Array) -> str:
@@ -178,24 +181,24 @@ def _introduction(judged: list[_Judged], tested: Tested | None, Y: Array) -> str
     return text + (together if n_targets > 1 else "")
 
 
-def _fitted(model: ManyGPRegressor, X: Array, Y: Array) -> str:
-    n_experts, asked = len(model.experts_), model._rules()[1]
+def _fitted(model: FittedModel, X: Array, Y: Array) -> str:
+    n_experts, asked = len(model.committee), model.rules.nearest
     experts = f"{n_experts:,}"
     if n_experts > 1:
         some = "all" if asked in (None, n_experts) else f"the nearest {asked:,}"
         experts += f", {some} of which are asked about a row"
-    parameters = ", ".join(_changed(model)) or "none"
+    parameters = ", ".join(_changed(model.settings)) or "none"
     rows = [
         ["rows", f"{len(X):,}"],
         ["columns", f"{X.shape[1]:,}"],
         *([["targets", f"{Y.shape[1]:,}"]] if Y.shape[1] > 1 else []),
         ["experts", experts],
-        ["kernel", formula(model.kernel_)],
+        ["kernel", formula(model.kernel)],
         ["changed parameters", parameters],
-        ["plan", str(model.plan_)],
+        ["plan", str(model.plan)],
     ]
     html = page.as_html(Table("", [], rows), kind="facts")
-    report = model.calibration_report_
+    report = model.report
     if report is None:
         return html + page.paragraph(_nothing_chosen(n_experts))
     kernels = [one for one in report.alternatives if one.parameter == "kernel" and one.chosen]
@@ -214,10 +217,10 @@ def _nothing_chosen(n_experts: int) -> str:
     return f"Nothing was chosen by leave-one-out: {why}."
 
 
-def _changed(model: ManyGPRegressor) -> Iterable[str]:
+def _changed(settings: Settings) -> Iterable[str]:
     """Parameters that differ from their default, as they would be written."""
-    defaults = type(model)().get_params(deep=False)
-    for name, value in model.get_params(deep=False).items():
+    defaults = Settings().parameters
+    for name, value in settings.parameters.items():
         if np.ndim(value) > 0:
             yield f"{name}: one per row"
         elif value is not defaults[name] and value != defaults[name]:
@@ -512,7 +515,7 @@ def _compared(report: CalibrationReport | None) -> str:
     ]
     text = (
         "Leave-one-out NLL of the values that were compared, smaller is better; the chosen one "
-        "is filled. A smaller pull or a larger overlap has to gain more than chance would."
+        "is filled. A smaller shrinkage or a larger overlap has to gain more than chance would."
     )
     return page.paragraph(text) + page.side_by_side(figures, "14rem")
 
@@ -530,11 +533,6 @@ def _alternatives(report: CalibrationReport) -> str:
     )
     caption = MEANINGS.get(parameter, parameter)
     return page.figure(_bytes(figure), caption, f"NLL by {parameter}. {found}.")
-
-
-def _column_names(model: ManyGPRegressor) -> list[str]:
-    numbered = [f"x{i}" for i in range(model.n_features_in_)]
-    return [str(name) for name in getattr(model, "feature_names_in_", numbered)]
 
 
 def _number(value: float) -> str:

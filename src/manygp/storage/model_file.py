@@ -250,7 +250,9 @@ def _settings(
     if "parameter_alpha" in arrays:
         parameters["alpha"] = _floats(arrays, "parameter_alpha", (n,))
     _require(set(RULE_PARAMETERS) == fitted.keys(), "its parameters are not those of a model")
-    return Settings(**parameters), fitted
+    settings = Settings(**parameters)
+    _require(settings.parameters.keys() == parameters.keys(), "parameters are missing")
+    return settings, fitted
 
 
 def _rules(manifest: dict[str, Any]) -> PredictionRules:

@@ -1,0 +1,116 @@
+"""What commands have in common: options, checks before the work, and how scores are printed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+if TYPE_CHECKING:  # else imported where they are needed: help should be quick
+    from manygp.arrays import Array
+    from manygp.kernels.base import Kernel
+
+# Errors of a write that finds no room.
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+
+class File(click.Path):
+    """A path; if it will not do, the file is at fault and not the command."""
+
+    def fail(self, message: str, *_: object) -> NoReturn:
+        raise click.ClickException(message)
+
+
+def read_kernel(context: object, parameter: object, value: str | None) -> Kernel | None:
+    """The kernel that an option describes."""
+    from manygp.kernels.text import parse_kernel
+
+    try:
+        return None if value is None else parse_kernel(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+FILE = File(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = File(dir_okay=False, path_type=Path)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for a machine.")
+target_option = click.option(
+    "--target", default=None, metavar="COLUMN", help="The true values [default: that of fit]."
+)
+report_option = click.option("--report", type=NEW_FILE, default=None, help="HTML page to write.")
+coverage_option = click.option(
+    "--coverage",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.9,
+    show_default=True,
+    help="Share of targets that the intervals are to hold.",
+)
+
+
+def scores_of(y: Array, mean: Array, std: Array) -> dict[str, float | None]:
+    """RMSE, NLL, ENCE and CRPS; None where there are too few rows."""
+    from manygp import metrics
+
+    enough = len(y) >= metrics.N_BINS
+    return {
+        "rmse": metrics.rmse(y, mean),
+        "nll": metrics.nll(y, mean, std),
+        "ence": metrics.ence(y, mean, std) if enough else None,
+        "crps": metrics.crps(y, mean, std),
+    }
+
+
+def print_scores(scores: dict[str, float | None], rows: str, level: float = 0.9) -> None:
+    """One line for each score of some rows."""
+    click.echo(f"Scores {rows}:")
+    for name, value in scores.items():
+        shown = "-" if value is None else f"{value:.4g}"
+        if name == "coverage":
+            click.echo(f"  {name:<12}{shown} (of {level:.4g})")
+        else:
+            label = "within 90%" if name == "within_90" else name.upper()
+            click.echo(f"  {label:<12}{shown}")
+
+
+def require_matplotlib(what: str) -> None:
+    """Refuse what needs matplotlib before the work, not after."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f'{what} needs matplotlib: pip install "manygp[plot]"') from error
+
+
+def require_report(report: Path | None, *others: Path) -> None:
+    """Make sure that a page can be written, if there is to be one."""
+    if report is not None:
+        require_matplotlib("a report")
+        require_place(report, *others)
+
+
+def require_place(output: Path, *others: Path) -> None:
+    """Make sure that a file can be written, and is none of the others, before the work."""
+    if output.exists() and not output.is_file():  # a pipe, or /dev/null
+        return
+    folder = output.resolve().parent
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder} to write {output} into")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"there is no permission to write {output} into the folder {folder}")
+    if output.resolve() in [other.resolve() for other in others]:
+        raise ValueError(f"{output} would take the place of a file that this command needs")
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Say which file there was no room for."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
