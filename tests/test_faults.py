@@ -190,7 +190,7 @@ def test_10_a_step_to_no_covariance_matrix_does_not_end_the_search(evaluations):
         return Constant(1.0) * RBF(1.0, (1e-5, longest)) + White(0.1)
 
     bounded = choosing(kernel=kernel(1.2), points_per_expert=100).fit(X, y)
-    evaluations[1].append(lambda kernel: kernel.left.right.length_scale > 1.2)
+    evaluations[1].append(lambda kernel: kernel.signal.right.length_scale > 1.2)
     walled = choosing(kernel=kernel(1e5), points_per_expert=100).fit(X, y)
     assert walled.log_marginal_likelihood() > bounded.log_marginal_likelihood() - 0.5
 

@@ -25,7 +25,7 @@ from manygp.rules.aggregation import AGGREGATIONS
 from manygp.rules.calibration import CALIBRATIONS
 from manygp.rules.partition import PARTITIONS
 from manygp.rules.weighting import WEIGHTINGS
-from manygp.training.fitting import PULLS
+from manygp.settings import SHRINKAGES
 
 # Errors that name what is wrong. Any other is a leak from within.
 CLEAR = re.compile(
@@ -262,7 +262,7 @@ def parameters(d):
             "temperature": some(["auto", 0, 1.0, 1e3]),
             "calibration": some(["auto", *CALIBRATIONS]),
             "aggregation": some(list(AGGREGATIONS)),
-            "hyperparameters": some(["auto", *PULLS]),
+            "hyperparameters": some(["auto", *SHRINKAGES]),
             "routing": some(["auto", None, 1, 2, 50, 0.1, 0.999]),
             "prior_mean": some([None, "zero", "constant"]),
             "normalize_X": some([None, True, False]),
@@ -345,9 +345,9 @@ def spread(problem, *answers):
 
 def prior_std(model, rows):
     """The largest std that an expert has before it sees data, in the units of y: (N, t)."""
-    Z = model._scaled(rows)
+    Z = model._model._scaled(model._features(rows))
     variances = [expert.kernel.diag(Z) for expert in model.experts_]
-    return np.sqrt(np.max(variances, axis=0))[:, None] * model._y_scaling.scale
+    return np.sqrt(np.max(variances, axis=0))[:, None] * model._model.y_scaling.scale
 
 
 def few(n_examples):

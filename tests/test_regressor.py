@@ -18,7 +18,7 @@ from manygp.rules.labels import LABELS
 from manygp.rules.partition import PARTITIONS
 from manygp.rules.records import Gaussian
 from manygp.rules.weighting import WEIGHTINGS
-from manygp.training.fitting import PULLS
+from manygp.settings import SHRINKAGES
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (120, 2))
@@ -77,12 +77,12 @@ def fitted(request):
 @pytest.mark.parametrize(
     "settings",
     [
-        *({**CHOSEN, "hyperparameters": name} for name in PULLS),
+        *({**CHOSEN, "hyperparameters": name} for name in SHRINKAGES),
         {},
         {"aggregation": "grbcm"},
         {"aggregation": "nested"},
     ],
-    ids=[*PULLS, "auto", "auto-grbcm", "auto-nested"],
+    ids=[*SHRINKAGES, "auto", "auto-grbcm", "auto-nested"],
 )
 def test_predictions_do_not_depend_on_n_jobs(settings):
     one, two, four = (
@@ -314,7 +314,7 @@ OWN_RULES = {
         ),
         "barycentre",
     ),
-    "hyperparameters": (lambda kernel: PULLS["hierarchical"], "hierarchical"),
+    "hyperparameters": (lambda kernel: SHRINKAGES["hierarchical"], "hierarchical"),
 }
 
 
@@ -326,18 +326,18 @@ def test_a_callable_equals_the_named_rule_that_it_imitates(rule):
 
 
 @pytest.mark.parametrize(
-    ("pull", "name"),
+    ("shrinkage", "name"),
     [(np.inf, "shared"), ([30.0] * 4, "hierarchical"), ([np.inf] * 4, "shared")],
     ids=str,
 )
-def test_a_pull_may_be_one_number_or_one_per_hyperparameter(pull, name):
+def test_a_shrinkage_may_be_one_number_or_one_per_hyperparameter(shrinkage, name):
     seen = []
-    fitted = model(hyperparameters=lambda kernel: seen.append(kernel) or pull).fit(X, y)
+    fitted = model(hyperparameters=lambda kernel: seen.append(kernel) or shrinkage).fit(X, y)
     assert_array_equal(answers(fitted), answers(model(hyperparameters=name).fit(X, y)))
     assert seen == [fitted.kernel_]
 
 
-def test_an_infinite_pull_on_one_hyperparameter_holds_that_one_only():
+def test_an_infinite_shrinkage_of_one_hyperparameter_holds_that_one_only():
     fitted = model(hyperparameters=lambda kernel: np.array([np.inf, 0.0, 0.0, 0.0])).fit(X, y)
     distance = np.abs([e.kernel.theta - fitted.kernel_.theta for e in fitted.experts_])
     assert_array_equal(distance[:, 0], 0)

@@ -16,13 +16,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manygp import ManyGPRegressor
 from manygp.kernels import RBF, Constant, Matern, White
-from manygp.regressor import PRIOR_MEANS
 from manygp.rules.aggregation import AGGREGATIONS
 from manygp.rules.calibration import CALIBRATIONS, Information
 from manygp.rules.partition import PARTITIONS
 from manygp.rules.weighting import WEIGHTINGS, Softmax
+from manygp.settings import PRIOR_MEANS, SHRINKAGES
 from manygp.training import fitting
-from manygp.training.fitting import PULLS
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (90, 2))
@@ -134,7 +133,7 @@ def test_clone_of_a_fitted_model_is_not_fitted_and_fits_to_the_same_answer(fitte
 def test_nested_parameters_of_a_scikit_learn_kernel_reach_the_fit():
     model = small(kernel=sk.RBF(1.0, "fixed") + sk.WhiteKernel(0.1, "fixed"))
     model.set_params(kernel__k1__length_scale=0.7).fit(X, y)
-    assert model.kernel_.left == RBF(0.7, "fixed")
+    assert model.kernel_.signal == RBF(0.7, "fixed")
 
 
 def test_fit_leaves_the_parameters_as_they_were():
@@ -395,7 +394,7 @@ RULES = {
     "weighting": WEIGHTINGS,
     "calibration": CALIBRATIONS,
     "aggregation": AGGREGATIONS,
-    "hyperparameters": PULLS,
+    "hyperparameters": SHRINKAGES,
     "prior_mean": PRIOR_MEANS,
 }
 

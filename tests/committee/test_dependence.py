@@ -112,7 +112,7 @@ def test_nested_is_never_less_sure_than_an_expert_that_it_asks(overlap, routing)
     fitted = model(aggregation="nested", overlap=overlap, routing=routing).fit(X, y)
     variance = fitted.predict_experts(AT_DATA).variance
     if routing is not None:
-        near = fitted._committee.layout.nearest(AT_DATA, routing).T
+        near = fitted._model.committee.layout.nearest(AT_DATA, routing).T
         variance = np.take_along_axis(variance, near, axis=0)
     std = latent(fitted)[1]
     assert np.all(std**2 <= variance.min(axis=0) * (1 + 1e-9))
@@ -192,7 +192,7 @@ def test_grbcm_of_one_expert_is_that_expert(prior_mean):
 @pytest.mark.parametrize("overlap", [0, 1])
 def test_experts_of_grbcm_all_know_the_communication_rows(overlap):
     fitted = model(aggregation="grbcm", overlap=overlap).fit(X, y)
-    common = fitted._committee.communication
+    common = fitted._model.committee.communication
     assert len(common.rows) == 10
     assert len(common.neighbours) == 0
     own = np.sort(np.concatenate([expert.indices for expert in fitted.experts_]))
@@ -208,14 +208,14 @@ def test_experts_of_grbcm_all_know_the_communication_rows(overlap):
 @pytest.mark.parametrize("aggregation", ["gpoe", "rbcm", "nested"])
 def test_other_aggregations_have_no_communication_expert(aggregation):
     fitted = model(aggregation=aggregation).fit(X, y)
-    assert fitted._committee.communication is None
+    assert fitted._model.committee.communication is None
     assert all(len(expert.neighbours) == 0 for expert in fitted.experts_)
 
 
 @pytest.mark.parametrize("routing", [None, 1, 3])
 def test_grbcm_is_never_less_sure_than_its_communication_expert(routing):
     fitted = model(aggregation="grbcm", routing=routing).fit(X, y)
-    common = global_gp(known=fitted._committee.communication.rows)[1]
+    common = global_gp(known=fitted._model.committee.communication.rows)[1]
     std = latent(fitted)[1]
     assert np.all(std <= common * (1 + 1e-9))
     assert np.mean(std < 0.9 * common) > 0.5
@@ -223,7 +223,7 @@ def test_grbcm_is_never_less_sure_than_its_communication_expert(routing):
 
 def test_grbcm_adds_what_each_expert_knows_more():
     fitted = model(aggregation="grbcm").fit(X, y)
-    common_mean, common_std = global_gp(known=fitted._committee.communication.rows)
+    common_mean, common_std = global_gp(known=fitted._model.committee.communication.rows)
     mean, std = latent(fitted)
     experts = [global_gp(known=expert.rows) for expert in fitted.experts_]
     for i in range(len(AT_DATA)):

@@ -10,9 +10,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from manygp import ManyGPRegressor, metrics
-from manygp.committee.committee import Committee
+from manygp.committee.committee import Committee, Query
 from manygp.gp.expert import condition
-from manygp.gp.likelihood import TrainingData
+from manygp.gp.likelihood import KernelFit, TrainingData
 from manygp.kernels import Matern, White
 from manygp.rules.weighting import Tempered
 
@@ -46,13 +46,13 @@ def model(**parameters):
 
 def state(fitted):
     """All arrays that predictions are made of."""
-    experts = [*fitted.experts_, fitted._committee.communication]
+    experts = [*fitted.experts_, fitted._model.committee.communication]
     fields = ("indices", "neighbours", "mean", "X", "Y", "alpha", "whitener", "coefficients")
     return [getattr(expert, field) for expert in experts if expert for field in fields]
 
 
 def training_data(fitted):
-    inputs, targets, *_ = fitted._committee.training_data()
+    inputs, targets, *_ = fitted._model.committee.training_data()
     alpha = np.empty(len(inputs))
     for expert in fitted.experts_:
         alpha[expert.rows] = expert.alpha
@@ -64,30 +64,32 @@ def without(expert, row, data):
     if expert is None or row not in expert.rows:
         return expert
     own, others = expert.indices != row, expert.neighbours != row
-    return condition(data, expert.indices[own], expert.neighbours[others], expert.kernel)
+    return condition(
+        data, expert.indices[own], expert.neighbours[others], KernelFit(expert.kernel)
+    )
 
 
 def brute_force(fitted, rows):
     """Mean, std and latent std in the units of y, of a committee built anew for every row."""
-    data, committee = training_data(fitted), fitted._committee
-    rules, k = fitted._rules()
+    data, committee = training_data(fitted), fitted._model.committee
+    rules = fitted.model_.rules
     answers = []
     for row in rows:
         experts = [without(expert, row, data) for expert in committee.experts]
         common = without(committee.communication, row, data)
-        mean, variance, noise = Committee(experts, committee.layout, common).map_blocks(
-            rules.combine, data.X[[row]], k, None, with_covariance=rules.needs_covariance
-        )
+        anew = Committee(tuple(experts), committee.layout, common)
+        query = Query(data.X[[row]], rules.nearest, covariances=rules.needs.covariances)
+        mean, variance, noise = anew.map_blocks(rules.combine, query, None)
         answers.append((mean[:, 0], np.sqrt(variance + noise), np.sqrt(variance)))
     mean, std, latent = (np.array(column) for column in zip(*answers, strict=True))
-    scaling = fitted._y_scaling
+    scaling = fitted._model.y_scaling
     found = np.array([scaling.undo(mean), std * scaling.scale, latent * scaling.scale])
     return found if found.shape[-1] > 1 else found[..., 0]
 
 
 def some_rows(fitted):
     """Rows of all kinds: every seventh, and two that all experts know if there are any."""
-    common = fitted._committee.communication
+    common = fitted._model.committee.communication
     more = np.empty(0, dtype=int) if common is None else common.indices[:2]
     return np.unique(np.concatenate([np.arange(0, len(X), 7), more]))
 

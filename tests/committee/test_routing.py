@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from manygp import ManyGPRegressor
 from manygp.committee import committee
+from manygp.committee.committee import Query
 from manygp.kernels import Matern, White
 from manygp.rules.aggregation import AGGREGATIONS, normalise
 from manygp.rules.weighting import Tempered
@@ -132,7 +133,7 @@ def test_the_number_may_be_changed_after_fit(monkeypatch):
     asked = Asked(monkeypatch)
     fitted.predict(FEW)
     assert all(len(asked.experts_of(row)) == 3 for row in FEW)
-    expected = model(3, calibration=fitted._rules()[0].calibration).fit(X, y)
+    expected = model(3, calibration=fitted.model_.rules.calibration).fit(X, y)
     assert_array_equal(fitted.predict(FEW), expected.predict(FEW))
 
 
@@ -152,7 +153,7 @@ def test_the_nearest_by_centre_in_the_kernels_metric_are_asked(routing, monkeypa
 def test_the_nearest_come_first():
     fitted = model(4).fit(X, y)
     assert_array_equal(
-        fitted._committee.layout.nearest(QUERIES, 4), by_distance(fitted, QUERIES)[:, :4]
+        fitted._model.committee.layout.nearest(QUERIES, 4), by_distance(fitted, QUERIES)[:, :4]
     )
 
 
@@ -168,7 +169,7 @@ def test_the_answer_is_the_rule_applied_to_the_nearest_experts():
     said, near = fitted.predict_experts(QUERIES), by_distance(fitted, QUERIES)[:, :3].T
     mean, variance, prior = (np.take_along_axis(a, near, axis=0) for a in said[:3])
     local = said._replace(mean=mean, variance=variance, prior_variance=prior)
-    rules, _ = fitted._rules()
+    rules = fitted.model_.rules
     assert rules.weighting == Tempered(3.0)
     weights = rules.weighting(local)
     noise = said.noise_variance[0]
@@ -201,8 +202,8 @@ def test_routing_to_all_experts_is_no_routing(aggregation):
 def test_a_tolerance_is_the_weight_that_may_be_neglected(temperature, tolerance):
     fitted = model(tolerance, temperature=temperature).fit(X, y)
     # Weights of training rows, each left out, from the nearest expert to the farthest.
-    (weights,) = fitted._committee.map_blocks(
-        fitted._rules()[0].normalised_weights, X, 10, None, left_out=np.arange(200)
+    (weights,) = fitted._model.committee.map_blocks(
+        fitted.model_.rules.normalised_weights, Query(X, 10, np.arange(200)), None
     )
     neglected = 1 - np.cumsum(weights.mean(axis=1))
     assert neglected[fitted.nearest_ - 1] <= tolerance + 1e-9
@@ -303,8 +304,8 @@ def test_the_covariance_mixes_the_correlations_of_the_experts_that_both_rows_ask
     rows, signal = QUERIES[:25], FIXED.left
     near = by_distance(fitted, rows)[:, :routing]
     said = fitted.predict_experts(rows)
-    (weights,) = fitted._committee.map_blocks(
-        fitted._rules()[0].normalised_weights, rows, routing, None
+    (weights,) = fitted._model.committee.map_blocks(
+        fitted.model_.rules.normalised_weights, Query(rows, routing), None
     )
     mixture = np.zeros((25, 25))
     for m, expert in enumerate(fitted.experts_):

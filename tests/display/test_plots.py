@@ -283,7 +283,7 @@ def test_posterior_can_be_drawn_from_numbers_alone():
 
 # Values of each parameter with their NLL, as a climb may have met them, and the chosen one.
 COMPARED = {
-    "pull": ({np.inf: 0.5, 10.0: 0.3, 30.0: 0.4}, 30.0),
+    "shrinkage": ({np.inf: 0.5, 10.0: 0.3, 30.0: 0.4}, 30.0),
     "overlap": ({0.0: 0.45, 1.0: 0.4, 4.0: 0.42}, 4.0),
     "nearest": ({1: 0.6, 8: 0.41, 2: 0.4}, 2),
     "scale": ({1.0: 0.4, 0.81234: 0.35}, 0.81234),
@@ -324,12 +324,12 @@ def test_choices_have_one_panel_per_parameter_in_the_order_of_the_report():
 
 
 def test_choices_show_each_value_at_its_nll_and_fill_the_chosen_one():
-    pull, overlap, nearest, scale = CalibrationDisplay.from_estimator(Chooser()).axes_
+    shrinkage, overlap, nearest, scale = CalibrationDisplay.from_estimator(Chooser()).axes_
     assert panel_dots(scale) == [("0.812", 0.35, True), ("1", 0.4, False)]
     assert panel_dots(overlap) == [("0", 0.45, False), ("1", 0.4, False), ("4", 0.42, True)]
     assert panel_dots(nearest) == [("1", 0.6, False), ("2", 0.4, True), ("8", 0.41, False)]
-    # The pull is simplest at infinity, and the more flexible is to the right.
-    assert panel_dots(pull) == [("∞", 0.5, False), ("30", 0.4, True), ("10", 0.3, False)]
+    # The shrinkage is simplest at infinity, and the more flexible is to the right.
+    assert panel_dots(shrinkage) == [("∞", 0.5, False), ("30", 0.4, True), ("10", 0.3, False)]
 
 
 def test_choices_are_drawn_on_a_given_figure_in_place_of_what_it_showed():

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 
 pytest.importorskip("matplotlib")
 
-from manygp import ManyGPRegressor, metrics, model
+from manygp import ManyGPRegressor, metrics
 from manygp.display import report
 from manygp.display.report import write_report
 from manygp.kernels import RBF, Linear, Matern, White
@@ -232,7 +232,7 @@ def test_scores_of_tested_rows_stand_beside_those_left_out(written, models):
 
 
 def test_a_large_model_leaves_out_some_rows_and_says_how_many(monkeypatch, models, tmp_path):
-    monkeypatch.setattr(model, "LEFT_OUT_ROWS", 40)
+    monkeypatch.setattr(report, "LEFT_OUT_ROWS", 40)
     html = page_about(models["shared"], tmp_path)
     assert "40 random ones of the 150 training rows" in html
     assert cells(section(html, "Scores"))[1][:2] == ["rows", "40"]

@@ -380,7 +380,7 @@ def test_an_exact_gp_is_scikit_learns_at_the_same_kernel():
     X, y, X_test, _ = smooth()
     found = peers.exact(X, y, X_test, 0)
     shared = peers._shared(X, y, 0)
-    signal, noise = shared.left, shared.right
+    signal, noise = shared.signal, shared.noise
     kernel = ConstantKernel(signal.left.variance) * Matern(signal.right.length_scale, nu=2.5)
     kernel += WhiteKernel(noise.variance)
     model = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(X, y)

@@ -141,9 +141,9 @@ def test_fixed_bounds_leave_values_as_they_are(name):
 def test_one_fixed_value_stays_while_the_others_are_fitted():
     kernel = ConstantKernel(2.0) * RBF(1.234, "fixed") + WhiteKernel(0.5)
     fitted = pair(kernel)[0].fit(X, y).experts_[0].kernel
-    assert fitted.left.right.length_scale == 1.234
-    assert fitted.left.left.variance != 2.0
-    assert fitted.right.variance != 0.5
+    assert fitted.signal.right.length_scale == 1.234
+    assert fitted.signal.left.variance != 2.0
+    assert fitted.noise_variance != 0.5
 
 
 @pytest.mark.parametrize("name", EVERY_KERNEL)

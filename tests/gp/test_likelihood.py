@@ -10,8 +10,8 @@ from test_kernels import CASES, FIXED, rows
 import reference
 from building import fit_expert
 from manygp.gp import linalg
-from manygp.gp.expert import maximise, posterior_covariance, predict_expert
-from manygp.gp.likelihood import Likelihood
+from manygp.gp.expert import posterior_covariance, predict_expert
+from manygp.gp.likelihood import Likelihood, maximise
 from manygp.kernels import RBF, Constant, Linear, Matern, White
 from manygp.kernels.base import Workspace, split_noise
 
@@ -251,13 +251,13 @@ def likelihood():
 
 def maximised(likelihood, kernel, precision, more_starts=None):
     starts = np.vstack([kernel.theta] if more_starts is None else [kernel.theta, more_starts])
-    return maximise([likelihood], kernel, np.array(precision), starts, 2e-9)[0]
+    return maximise([likelihood], kernel, np.array(precision), starts, 2e-9).kernel
 
 
 def test_the_gradient_vanishes_at_the_optimum(likelihood):
     best = maximised(likelihood, START, [0.0] * 3)
     assert np.abs(likelihood.value_and_gradient(best)[1]).max() < 0.05
-    assert 0.003 < best.right.variance < 0.03
+    assert 0.003 < best.noise_variance < 0.03
 
 
 def test_bounds_hold_and_a_start_outside_them_is_moved_inside(likelihood):
@@ -270,7 +270,7 @@ def test_bounds_hold_and_a_start_outside_them_is_moved_inside(likelihood):
 def test_fixed_hyperparameters_stay(likelihood):
     kernel = Constant(1.3, FIXED) * Matern(1.0) + White(1.0)
     best = maximised(likelihood, kernel, [0.0] * 2)
-    assert best.left.left == kernel.left.left
+    assert best.signal.left == kernel.signal.left
     assert np.all(best.theta != kernel.theta)
 
 

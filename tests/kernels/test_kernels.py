@@ -310,9 +310,9 @@ def test_splitting_off_the_noise_keeps_the_matrix(case):
         return
     X = rows(6, case.n_columns)
     split = split_noise(case.kernel)
-    assert isinstance(split.right, White)
-    assert split.right.variance == case.noise
-    assert not any(isinstance(leaf, White) for leaf in leaves(split.left))
+    assert isinstance(split.noise, White)
+    assert split.noise.variance == case.noise
+    assert not any(isinstance(leaf, White) for leaf in leaves(split.signal))
     assert_equal(split(X), case.kernel(X))
 
 

@@ -8,15 +8,16 @@ from numpy.testing import assert_allclose
 
 import reference
 from building import NOBODY, fit_expert
-from manygp.committee.committee import Committee
+from manygp.committee.committee import Committee, Query
 from manygp.committee.layout import Layout
 from manygp.gp.expert import condition
-from manygp.gp.likelihood import TrainingData
+from manygp.gp.likelihood import KernelFit, TrainingData
 from manygp.kernels import Linear, Matern, White
 from manygp.kernels.base import split_noise
-from manygp.rules.aggregation import AGGREGATIONS, DEPENDENT
+from manygp.rules.aggregation import AGGREGATIONS
 from manygp.rules.calibration import CALIBRATIONS, Recalibration
-from manygp.rules.combine import Rules
+from manygp.rules.combine import PredictionRules, only_means
+from manygp.rules.records import needs_of
 from manygp.rules.weighting import WEIGHTINGS
 
 RULES = list(itertools.product(WEIGHTINGS, CALIBRATIONS, AGGREGATIONS))
@@ -58,20 +59,19 @@ def related():
     data = TrainingData(X, Y, np.zeros(30), False)
     kernel = split_noise(2.0 * Matern((0.4, 0.9)) + White(0.05))
     parts = np.array_split(np.arange(24), 3)
-    experts = [condition(data, part, COMMON, kernel) for part in parts]
-    return seated(experts, condition(data, COMMON, NOBODY, kernel))
+    experts = [condition(data, part, COMMON, KernelFit(kernel)) for part in parts]
+    return seated(experts, condition(data, COMMON, NOBODY, KernelFit(kernel)))
 
 
 @pytest.fixture
 def committee_for(different, related):
     """From an aggregation to experts that it is for."""
-    return lambda name: related if AGGREGATIONS[name] in DEPENDENT else different
+    return lambda name: related if needs_of(AGGREGATIONS[name]).dependence else different
 
 
 def distribution(rules, committee, rows=ROWS):
-    return committee.map_blocks(
-        rules.combine, rows, None, None, with_covariance=rules.needs_covariance
-    )
+    query = Query(rows, covariances=rules.needs.covariances)
+    return committee.map_blocks(rules.combine, query, None)
 
 
 def first(committee, M):
@@ -79,7 +79,9 @@ def first(committee, M):
 
 
 def test_entropy_information_and_gpoe_are_the_papers_model(different):
-    means, variance, noise = distribution(Rules.named("entropy", "information", "gpoe"), different)
+    means, variance, noise = distribution(
+        PredictionRules.named("entropy", "information", "gpoe"), different
+    )
     for i, x in enumerate(ROWS):
         for t in range(2):
             local = []
@@ -108,7 +110,7 @@ def test_what_models_dependence_is_the_published_model_and_is_not_calibrated_twi
     related, aggregation, calibration
 ):
     means, variance, noise = distribution(
-        Rules.named("tempered", calibration, aggregation), related
+        PredictionRules.named("tempered", calibration, aggregation), related
     )
     noises = np.full(30, 0.05)
     parts = [expert.rows for expert in related.experts]
@@ -126,50 +128,27 @@ def test_what_models_dependence_is_the_published_model_and_is_not_calibrated_twi
         assert noise[i] == pytest.approx(0.05, rel=1e-12)
 
 
-ALONE = [(*names, 1) for names in RULES] + [
-    (weighting, calibration, aggregation, 3)
-    for weighting, calibration, aggregation in RULES
-    if (weighting, aggregation) == ("uniform", "barycentre")
-]
-
-
-@pytest.mark.parametrize("names", ALONE, ids=lambda names: "-".join(map(str, names)))
-def test_means_alone_are_the_means_of_the_distribution(committee_for, names):
-    rules, committee = Rules.named(*names[:3]), first(committee_for(names[2]), names[3])
-    (means,) = committee.map_blocks(rules.means, ROWS, None, None, with_variance=False)
+@EVERY_RULE
+def test_the_mean_of_a_single_expert_needs_no_variance(committee_for, names):
+    rules, committee = PredictionRules.named(*names), first(committee_for(names[2]), 1)
+    (means,) = committee.map_blocks(only_means, Query(ROWS, variances=False), None)
     assert_allclose(means, distribution(rules, committee)[0], rtol=1e-10)
 
 
-def surer(said, factor):
-    """The same record, but each expert has `factor` (M, 1) of its variance."""
-    variance, covariance = factor * said.variance, said.covariance
-    if covariance is not None:  # its diagonal is what the experts know
-        covariance = covariance.copy()
-        np.einsum("iin->in", covariance)[:] = said.prior_variance - variance
-    return said._replace(variance=variance, covariance=covariance)
+def test_a_single_expert_calls_no_rule(different):
+    def refuse(*_):
+        raise AssertionError("a rule was called")
 
-
-@EVERY_RULE
-@pytest.mark.parametrize("M", [1, 3])
-def test_variances_are_needed_exactly_where_they_change_the_means(committee_for, names, M):
-    rules, committee = Rules.named(*names), first(committee_for(names[2]), M)
-    found = []
-    committee.map_blocks(
-        lambda said: (found.extend(said) or said[0].mean,),
-        ROWS,
-        None,
-        None,
-        with_covariance=rules.needs_covariance,
-    )
-    means = rules.combine(found)[0]
-    factor = np.linspace(0.5, 0.9, M)[:, None]
-    others = rules.combine([surer(said, factor) for said in found])[0]
-    assert rules.needs_variance(M) == (not np.allclose(means, others, rtol=1e-10))
+    rules = PredictionRules(refuse, refuse, refuse)
+    means, variance, noise = distribution(rules, first(different, 1))
+    assert np.all(np.isfinite(means))
+    assert np.all(variance > 0)
+    assert_allclose(noise, different.experts[0].noise_variance)
 
 
 @EVERY_RULE
 def test_an_answer_does_not_depend_on_its_batch(committee_for, names):
-    rules, committee = Rules.named(*names), committee_for(names[2])
+    rules, committee = PredictionRules.named(*names), committee_for(names[2])
     alone = [distribution(rules, committee, x[None]) for x in ROWS]
     for together, parts in zip(
         distribution(rules, committee), zip(*alone, strict=True), strict=True
@@ -179,7 +158,7 @@ def test_an_answer_does_not_depend_on_its_batch(committee_for, names):
 
 @EVERY_RULE
 def test_a_recalibration_multiplies_variance_and_noise_and_leaves_the_means(committee_for, names):
-    rules, committee = Rules.named(*names), committee_for(names[2])
+    rules, committee = PredictionRules.named(*names), committee_for(names[2])
     factor = Recalibration(1.7, 0.6, 0.4, 0.1, 2.0)
     means, variance, noise = distribution(rules, committee)
     got = distribution(rules._replace(recalibration=factor), committee)
@@ -194,7 +173,7 @@ def test_far_from_all_data_the_mean_lies_between_the_experts_prior_means(
     committee_for, aggregation
 ):
     committee = committee_for(aggregation)
-    rules = Rules.named("entropy", "none", aggregation)
+    rules = PredictionRules.named("entropy", "none", aggregation)
     means, _, _ = distribution(rules, committee, ROWS + 1e3)
     prior = np.array([expert.mean for expert in committee.experts]).T[:, :, None]
     assert np.all(means >= prior.min(axis=1) - 1e-9)
@@ -204,7 +183,10 @@ def test_far_from_all_data_the_mean_lies_between_the_experts_prior_means(
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
 @pytest.mark.parametrize("aggregation", [a for a in AGGREGATIONS if a != "poe"])
 def test_far_from_all_data_more_experts_are_not_surer(committee_for, calibration, aggregation):
-    rules, one = Rules.named("entropy", calibration, aggregation), committee_for(aggregation)
+    rules, one = (
+        PredictionRules.named("entropy", calibration, aggregation),
+        committee_for(aggregation),
+    )
     few, many = (
         distribution(rules, seated([one.experts[0]] * n, one.communication), ROWS + 1e3)[1]
         for n in (2, 20)
@@ -220,7 +202,7 @@ def test_a_row_of_zero_prior_variance_has_a_finite_answer():
         fit_expert(X, Y, np.zeros(20), part, kernel, np.empty(0), False)
         for part in (np.arange(10), np.arange(10, 20))
     ]
-    rules = Rules.named("entropy", "information", "gpoe")
+    rules = PredictionRules.named("entropy", "information", "gpoe")
     means, variance, noise = distribution(rules, seated(experts), np.zeros((1, 2)))
     assert_allclose([means[0], variance, noise], [[0.0], [0.0], [0.1]], atol=1e-10)
 
@@ -230,4 +212,4 @@ def test_an_unknown_rule_is_refused_with_the_known_ones(rule):
     names = ["entropy", "information", "gpoe"]
     known, names[rule] = names[rule], "unheard-of"
     with pytest.raises(ValueError, match=f"{known}.*unheard-of"):
-        Rules.named(*names)
+        PredictionRules.named(*names)

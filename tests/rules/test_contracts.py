@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import reference
 from manygp.metrics import ence
-from manygp.rules.aggregation import AGGREGATIONS, DEPENDENT, normalise
+from manygp.rules.aggregation import AGGREGATIONS, normalise
 from manygp.rules.calibration import CALIBRATIONS, Information, Recalibration
-from manygp.rules.records import ExpertPredictions, Gaussian
+from manygp.rules.records import ExpertPredictions, Gaussian, needs_of
 from manygp.rules.weighting import TEMPERED, WEIGHTINGS
 
 # The reference's rules by name: a new entry of a registry needs one.
@@ -43,7 +43,7 @@ COUNTS_PRIOR_ONCE = pytest.mark.parametrize("aggregation", ["bcm", "rbcm"])
 # The answer of many who say the same is what they say.
 AVERAGES = pytest.mark.parametrize("aggregation", ["gpoe", "barycentre", "nested"])
 MODELS_DEPENDENCE = pytest.mark.parametrize(
-    "aggregation", [name for name, rule in AGGREGATIONS.items() if rule in DEPENDENT]
+    "aggregation", [name for name, rule in AGGREGATIONS.items() if needs_of(rule).dependence]
 )
 N_EXPERTS = pytest.mark.parametrize("M", [1, 2, 7])
 
@@ -105,7 +105,8 @@ def related_experts(M=4):
 
 def experts_for(aggregation, M=4):
     """A record that holds what the aggregation needs, and otherwise whatever can be."""
-    return related_experts(M) if AGGREGATIONS[aggregation] in DEPENDENT else some_experts(M)
+    dependence = needs_of(AGGREGATIONS[aggregation]).dependence
+    return related_experts(M) if dependence else some_experts(M)
 
 
 def far_from_all_data(M=4, N=3, mean=0.0):

@@ -21,7 +21,7 @@ from manygp.kernels.base import split_noise
 from manygp.rules.weighting import WEIGHTINGS
 from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
 from manygp.training import fitting
-from manygp.training.fitting import Run, fit_kernels
+from manygp.training.fitting import Run, Task, fit_kernels
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (150, 2))
@@ -47,9 +47,13 @@ def answers(fitted):
     return np.array([mean, std, fitted.predict(QUERIES, return_std=True, latent=True)[1]])
 
 
-def fits(n_jobs, data=DATA, parts=PARTS, pull=30.0):
+def tasks(parts, starts):
+    return [Task(*task) for task in zip(parts, starts, strict=True)]
+
+
+def fits(n_jobs, data=DATA, parts=PARTS, shrinkage=30.0):
     starts = [fitting.starts_of(FREE, 1, np.random.default_rng(m)) for m in range(len(parts))]
-    found = fit_kernels(data, parts, FREE, pull, starts, False, Run(n_jobs))
+    found = fit_kernels(data, tasks(parts, starts), FREE, shrinkage, Run(n_jobs))
     return [(kernel.theta.tolist(), n) for kernel, n in found]
 
 
@@ -182,18 +186,18 @@ def test_processes_run_blas_on_one_thread():
 # Fits in processes
 
 
-@pytest.mark.parametrize("pull", [0.0, 30.0, lambda kernel: [1.0, np.inf, 5.0]])
+@pytest.mark.parametrize("shrinkage", [0.0, 30.0, lambda kernel: [1.0, np.inf, 5.0]])
 def test_kernels_are_the_same_in_processes_in_threads_and_in_neither(
-    in_processes, monkeypatch, pull
+    in_processes, monkeypatch, shrinkage
 ):
-    parted = fits(2, pull=pull)
+    parted = fits(2, shrinkage=shrinkage)
     assert in_processes == [3]  # batches of eight, eight and two
     assert len(parted) == 20
     assert len({tuple(theta) for theta, _ in parted}) == 20
-    assert fits(1, pull=pull) == parted
+    assert fits(1, shrinkage=shrinkage) == parted
     assert in_processes == [3]
     monkeypatch.setattr(fitting, "WORTH_PROCESSES", np.inf)
-    assert fits(2, pull=pull) == parted
+    assert fits(2, shrinkage=shrinkage) == parted
     assert in_processes == [3]
 
 
@@ -254,7 +258,7 @@ def test_progress_sees_every_fit_in_processes(in_processes):
             yield item
 
     starts = [FREE.theta[None]] * 20
-    fit_kernels(DATA, PARTS, FREE, 30.0, starts, False, Run(2, count))
+    fit_kernels(DATA, tasks(PARTS, starts), FREE, 30.0, Run(2, count))
     assert seen == [20] * 20
 
 
@@ -356,6 +360,6 @@ def test_an_interrupted_fit_says_no_more_than_that(in_processes, monkeypatch):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(KeyboardInterrupt):
-            fit_kernels(DATA, PARTS[:12], FREE, 30.0, starts, False, Run(2, interrupted))
+            fit_kernels(DATA, tasks(PARTS[:12], starts), FREE, 30.0, Run(2, interrupted))
         gc.collect()
     assert [str(one.message) for one in caught] == []

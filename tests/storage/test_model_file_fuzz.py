@@ -18,7 +18,7 @@ from numpy.testing import assert_array_equal
 import manygp
 from manygp import ManyGPRegressor, ModelFileError
 from manygp.kernels import Matern, White
-from manygp.storage import container, model_file
+from manygp.storage import check_model, container
 
 RNG = np.random.default_rng(0)
 X = RNG.random((24, 2))
@@ -262,7 +262,7 @@ def mutated_contents(path, manifest, arrays, rng):
 def opened(path):
     """What becomes of a file: refused, answers, or answers nothing; all else is a crash."""
     try:
-        model_file.check(path)
+        check_model(path)
     except ModelFileError:
         checked = False
     else:

@@ -31,7 +31,7 @@ from manygp.rules.calibration import Information
 from manygp.rules.labels import LABELS
 from manygp.rules.partition import full_parts, kmeans
 from manygp.rules.weighting import Softmax, entropy
-from manygp.storage import container, model_file
+from manygp.storage import check_model, container
 
 RNG = np.random.default_rng(0)
 X = RNG.random((90, 2))
@@ -63,7 +63,7 @@ def answers(fitted, rows):
         fitted.calibration_ratio(rows),
         *fitted.loo_score().values(),
     ]
-    if len(fitted._y_scaling.scale) == 1:
+    if len(fitted._model.y_scaling.scale) == 1:
         said += fitted.predict_experts(rows)[:5]
     return said
 
@@ -108,7 +108,7 @@ def there_and_back(fitted, folder):
     loaded = manygp.load(folder / "model.gp")
     loaded.save(folder / "again.gp")
     assert (folder / "again.gp").read_bytes() == (folder / "model.gp").read_bytes()
-    model_file.check(folder / "model.gp")
+    check_model(folder / "model.gp")
     return loaded
 
 
@@ -150,7 +150,7 @@ def test_every_model_of_the_paper_answers_the_same(tmp_path, label):
 def test_every_aggregation_answers_the_same(tmp_path, aggregation):
     some = model(aggregation=aggregation, **SHARED).fit(X, Y)
     loaded = there_and_back(some, tmp_path)
-    assert (loaded._committee.communication is None) == (aggregation != "grbcm")
+    assert (loaded._model.committee.communication is None) == (aggregation != "grbcm")
     assert_same(some, loaded)
 
 
@@ -472,7 +472,7 @@ def refused(path, message="."):
     with pytest.raises(ModelFileError, match=message) as caught:
         manygp.load(path)
     with pytest.raises(ModelFileError) as again:
-        model_file.check(path)
+        check_model(path)
     assert str(again.value) == str(caught.value)
     assert str(path) in str(caught.value)
     assert isinstance(caught.value, ValueError)
@@ -796,14 +796,14 @@ BOUNDED = """
 import json, resource, sys
 import manygp
 from manygp import ModelFileError
-from manygp.storage import model_file
+from manygp.storage import check_model
 with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * resource.getpagesize()
 limit = used + 200 * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for path in sys.argv[1:]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for function in (model_file.check, manygp.load):
+    for function in (check_model, manygp.load):
         try:
             function(path)
             said = "loaded"
@@ -890,7 +890,7 @@ def unsynced(monkeypatch):
 
 def verdict(path):
     """What becomes of a file: an error of its own, or a model that answers."""
-    objection = error_of(lambda: model_file.check(path))
+    objection = error_of(lambda: check_model(path))
     try:
         loaded = manygp.load(path)
     except ModelFileError as error:
@@ -908,7 +908,7 @@ def verdict(path):
         rows = QUERIES[:5, : loaded.n_features_in_]
         try:
             mean, std = loaded.predict(rows, return_std=True)
-            width = loaded._conformity()
+            width = loaded.model_._conformity()
         except ValueError as error:
             return f" answers nothing: {error}"
     assert np.all(np.isfinite(mean))
@@ -1221,7 +1221,11 @@ def test_a_recalibration_keeps_variances_positive(tmp_path, sources, fields):
         {"chosen": {}, "alternatives": [["scale", 1.0, 1.0, 1]], "n_rows": 1},
         {"chosen": {}, "alternatives": [["scale", 1.0, 1.0]], "n_rows": 1},
         {"chosen": [], "alternatives": [], "n_rows": 1},
-        {"chosen": {"pull": {"rule": ["weighting", "entropy"]}}, "alternatives": [], "n_rows": 1},
+        {
+            "chosen": {"shrinkage": {"rule": ["weighting", "entropy"]}},
+            "alternatives": [],
+            "n_rows": 1,
+        },
         {},
     ],
     ids=str,
@@ -1281,7 +1285,7 @@ def test_the_arrays_of_experts_are_read_only(tmp_path, settings):
         with pytest.raises(AttributeError):
             one.experts_[0].jitter = 1.0
         with pytest.raises(AttributeError):
-            one.kernel_.left = White()
+            one.kernel_.signal = White()
 
 
 def test_the_arrays_of_a_file_are_read_only(path):
@@ -1343,7 +1347,7 @@ def test_answers_leave_the_model_as_it_was(tmp_path, settings):
     before = pickle.dumps(loaded)
     answers(loaded, QUERIES)
     # The one thing that is kept for the next question: the tree of the experts' centres.
-    vars(loaded._committee.layout).pop("tree", None)
+    vars(loaded._model.committee.layout).pop("tree", None)
     assert pickle.dumps(loaded) == before
     loaded.save(tmp_path / "later.gp")
     assert (tmp_path / "later.gp").read_bytes() == (tmp_path / "model.gp").read_bytes()

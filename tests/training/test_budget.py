@@ -10,25 +10,27 @@ from sklearn.gaussian_process import kernels as sk
 
 from manygp import ManyGPRegressor
 from manygp.committee.layout import Layout
+from manygp.findings import Plan
 from manygp.gp.likelihood import TrainingData
 from manygp.kernels import Constant, Matern, White
 from manygp.kernels.base import split_noise
 from manygp.rules.labels import LABELS
 from manygp.rules.partition import PARTITIONS
-from manygp.training import budget, fitting, pipeline, search
+from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, SHRINKAGES, Settings
+from manygp.training import budget, pipeline, search
 from manygp.training.budget import (
     LEAST_POINTS,
     PLANNED,
     Costs,
-    Plan,
+    Job,
     afford,
     estimate,
     measure,
     plans,
 )
-from manygp.training.builder import Workshop
+from manygp.training.builder import Builder
 from manygp.training.fitting import Run
-from manygp.training.search import OVERLAP_LADDER, PULL_LADDER, select
+from manygp.training.search import select
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (150, 2))
@@ -41,8 +43,8 @@ for array in (X, y, TWO, QUERIES):
 FREE = split_noise(Constant(1.0) * Matern(0.8, (0.05, 20.0), nu=1.5) + White(0.05))
 FIXED = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
 DATA = TrainingData(X, ((y - y.mean()) / y.std())[:, None], np.zeros(150), True)
-SPACE = ManyGPRegressor()._space()
-WHOLE = Plan(200, PULL_LADDER, OVERLAP_LADDER, 1000, 2)
+SPACE = Settings().search_space()
+WHOLE = Plan(200, SHRINKAGE_LADDER, OVERLAP_LADDER, 1000, 2)
 # A machine on which an evaluation takes 8 s for 1,000 rows, and n^3 of that for others.
 CUBIC = Costs(np.array([1.0, 1000.0]), np.array([8e-9, 8.0]))
 FOREVER, NO_TIME = 1e9, 1e-6
@@ -63,7 +65,7 @@ def answers(fitted, rows=QUERIES):
 
 
 def cost(plan=WHOLE, shape=(20_000, 4), n_jobs=1, costs=CUBIC):
-    return estimate(plan, SPACE, shape, n_jobs, costs)
+    return estimate(plan, Job(shape, True, n_jobs, costs))
 
 
 def hurried(fitted, targets=y):
@@ -171,9 +173,9 @@ def test_cost_grows_with_the_overlaps():
     assert given[0].final_seconds < given[1].final_seconds < given[2].final_seconds
 
 
-def test_cost_grows_with_the_pulls_and_the_kernels():
-    by_pulls = [cost(WHOLE._replace(pulls=PULL_LADDER[:k])).seconds for k in (1, 2, 3, 4)]
-    assert np.all(np.diff(by_pulls) > 0)
+def test_cost_grows_with_the_shrinkages_and_the_kernels():
+    seconds = [cost(WHOLE._replace(shrinkages=SHRINKAGE_LADDER[:k])).seconds for k in (1, 2, 3, 4)]
+    assert np.all(np.diff(seconds) > 0)
     assert cost(WHOLE._replace(kernels=1)).seconds < cost().seconds
 
 
@@ -196,11 +198,11 @@ def test_the_final_seconds_are_part_of_all():
             assert 0 < found.final_seconds < found.seconds < np.inf
 
 
-@pytest.mark.parametrize("pulls", [(0.0,), (30.0,), (np.inf,), (lambda kernel: 10.0,)])
-def test_pulls_that_are_given_have_a_cost(pulls):
-    found = cost(WHOLE._replace(pulls=pulls, kernels=1))
+@pytest.mark.parametrize("shrinkages", [(0.0,), (30.0,), (np.inf,), (lambda kernel: 10.0,)])
+def test_shrinkages_that_are_given_have_a_cost(shrinkages):
+    found = cost(WHOLE._replace(shrinkages=shrinkages, kernels=1))
     assert 0 < found.seconds < cost().seconds
-    assert found.pulls == pulls
+    assert found.shrinkages == shrinkages
 
 
 @pytest.mark.parametrize("overlap", [0.0, 1.0, 2.0])
@@ -208,7 +210,7 @@ def test_memory_holds_the_factors(overlap):
     found = cost(WHOLE._replace(overlaps=(overlap,)))
     factors = 8 * 100 * (200 * (1 + overlap)) ** 2
     assert factors < found.bytes < 2 * factors + 1e9
-    alone = estimate(WHOLE._replace(points_per_expert=9000), SPACE, (9000, 2), 1, CUBIC)
+    alone = estimate(WHOLE._replace(points_per_expert=9000), Job((9000, 2), True, 1, CUBIC))
     assert 8 * 9000**2 < alone.bytes < 16 * 9000**2 + 1e9
 
 
@@ -223,11 +225,14 @@ def test_overlaps_that_do_not_fit_into_memory_cost_nothing(monkeypatch, n_kept):
 def test_a_plan_reads_well():
     text = str(WHOLE)
     assert text == (
-        "experts of 200 rows, overlap up to 4, 4 pulls, 2 shared kernels from blocks of 1000 rows"
+        "experts of 200 rows, overlap up to 4, 4 shrinkages, 2 shared kernels from blocks of "
+        "1000 rows"
     )
-    small = WHOLE._replace(pulls=(30.0,), overlaps=(1.5,), kernels=1, seconds=12.34, bytes=2.5e9)
+    small = WHOLE._replace(
+        shrinkages=(30.0,), overlaps=(1.5,), kernels=1, seconds=12.34, bytes=2.5e9
+    )
     assert str(small) == (
-        "experts of 200 rows, overlap up to 1.5, 1 pull, 1 shared kernel from blocks of 1000 "
+        "experts of 200 rows, overlap up to 1.5, 1 shrinkage, 1 shared kernel from blocks of 1000 "
         "rows: about 12 s and 2.5 GB"
     )
 
@@ -236,7 +241,7 @@ def test_a_plan_reads_well():
 
 WHOLES = [
     WHOLE,
-    WHOLE._replace(pulls=(30.0,), kernels=1),
+    WHOLE._replace(shrinkages=(30.0,), kernels=1),
     WHOLE._replace(overlaps=(1.5,), shared_rows=75),
     *(WHOLE._replace(points_per_expert=points) for points in (1, 10, 24, 25, 49, 50, 10**6)),
 ]
@@ -248,7 +253,7 @@ def test_the_whole_plan_comes_first_and_none_exceeds_it(whole):
     assert str(options[0]) == str(whole)
     for plan in options:
         assert 1 <= plan.points_per_expert <= whole.points_per_expert
-        assert plan.pulls == whole.pulls[: len(plan.pulls)] != ()
+        assert plan.shrinkages == whole.shrinkages[: len(plan.shrinkages)] != ()
         assert plan.overlaps == whole.overlaps[: len(plan.overlaps)] != ()
         assert 1 <= plan.shared_rows <= whole.shared_rows
         assert 1 <= plan.kernels <= whole.kernels
@@ -273,7 +278,7 @@ def test_of_one_size_of_experts_later_plans_are_cheaper():
 
 
 def options_of(whole, n_jobs=None):
-    return [estimate(plan, SPACE, X.shape, n_jobs, CUBIC) for plan in plans(whole)]
+    return [estimate(plan, Job(X.shape, True, n_jobs, CUBIC)) for plan in plans(whole)]
 
 
 @pytest.mark.parametrize("points", [10, 60, 200])
@@ -282,14 +287,14 @@ def test_the_first_plan_that_fits_is_taken(slow, points):
     options = options_of(whole)
     for wanted in options:
         seconds = wanted.seconds / PLANNED * (1 + 1e-9)
-        found = afford(whole, SPACE, DATA, FREE, None, seconds)
+        found = afford(whole, Job(X.shape, True, None, CUBIC), seconds)
         assert found == next(one for one in options if one.seconds <= wanted.seconds * (1 + 1e-9))
 
 
 def test_a_part_of_the_time_is_not_planned_for(slow):
     first, *_ = options_of(WHOLE)
-    assert afford(WHOLE, SPACE, DATA, FREE, None, first.seconds) != first
-    assert afford(WHOLE, SPACE, DATA, FREE, None, np.inf) == first
+    assert afford(WHOLE, Job(X.shape, True, None, CUBIC), first.seconds) != first
+    assert afford(WHOLE, Job(X.shape, True, None, CUBIC), np.inf) == first
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 0.0, -5.0])
@@ -297,7 +302,7 @@ def test_a_part_of_the_time_is_not_planned_for(slow):
 def test_the_cheapest_plan_is_taken_if_none_fits(slow, points, seconds):
     whole = WHOLE._replace(points_per_expert=points)
     cheapest = min(one.seconds for one in options_of(whole))
-    assert afford(whole, SPACE, DATA, FREE, None, seconds).seconds == cheapest
+    assert afford(whole, Job(X.shape, True, None, CUBIC), seconds).seconds == cheapest
 
 
 # The model
@@ -398,7 +403,7 @@ def test_the_experts_are_those_of_the_plan(slow, points, partition):
         assert min(LEAST_POINTS, points) <= plan.points_per_expert <= points
         if fitted.calibration_report_ is not None:
             chosen = fitted.calibration_report_.chosen
-            assert chosen["pull"] in plan.pulls
+            assert chosen["shrinkage"] in plan.shrinkages
             assert chosen["overlap"] in plan.overlaps
     assert (len(sizes) > 1) == (points >= 2 * LEAST_POINTS)
 
@@ -407,15 +412,19 @@ def test_less_time_means_smaller_experts_and_fewer_choices(slow):
     begin = model(points_per_expert=100, time_budget=FOREVER).fit(X, y).plan_
     with pytest.warns(UserWarning, match="time_budget"):
         end = model(points_per_expert=100, time_budget=NO_TIME).fit(X, y).plan_
-    assert (begin.points_per_expert, begin.pulls) == (100, PULL_LADDER)
+    assert (begin.points_per_expert, begin.shrinkages) == (100, SHRINKAGE_LADDER)
     assert end.points_per_expert < 100
-    assert len(end.pulls) == len(end.overlaps) == end.kernels == 1
+    assert len(end.shrinkages) == len(end.overlaps) == end.kernels == 1
     assert end.seconds < begin.seconds
 
 
 def test_without_a_budget_the_plan_has_no_cost():
     plan = model(kernel=FIXED).fit(X, y).plan_
-    assert (plan.points_per_expert, plan.pulls, plan.overlaps) == (25, PULL_LADDER, OVERLAP_LADDER)
+    assert (plan.points_per_expert, plan.shrinkages, plan.overlaps) == (
+        25,
+        SHRINKAGE_LADDER,
+        OVERLAP_LADDER,
+    )
     assert np.isnan([plan.seconds, plan.bytes, plan.final_seconds]).all()
     assert "GB" not in str(plan)
 
@@ -423,20 +432,20 @@ def test_without_a_budget_the_plan_has_no_cost():
 def test_a_budget_does_not_change_what_the_user_has_chosen():
     given = {"overlap": 1.5, "hyperparameters": "hierarchical", "routing": 2, "temperature": 3.0}
     fitted = hurried(model(**given, time_budget=NO_TIME))
-    assert (fitted.plan_.overlaps, fitted.plan_.pulls) == ((1.5,), (30.0,))
+    assert (fitted.plan_.overlaps, fitted.plan_.shrinkages) == ((1.5,), (30.0,))
     assert fitted.calibration_report_.chosen["overlap"] == 1.5
-    assert fitted.calibration_report_.chosen["pull"] == 30.0
+    assert fitted.calibration_report_.chosen["shrinkage"] == 30.0
     assert fitted.nearest_ == 2
     assert {len(expert.neighbours) for expert in fitted.experts_} == {round(1.5 * 25)}
     assert len({tuple(expert.kernel.theta) for expert in fitted.experts_}) == 6
     assert fitted.get_params(deep=False)["points_per_expert"] == 25
 
 
-@pytest.mark.parametrize(("name", "pull"), fitting.PULLS.items())
-def test_a_budget_does_not_change_the_hyperparameters_that_were_asked_for(name, pull):
+@pytest.mark.parametrize(("name", "shrinkage"), SHRINKAGES.items())
+def test_a_budget_does_not_change_the_hyperparameters_that_were_asked_for(name, shrinkage):
     fitted = hurried(model(hyperparameters=name, time_budget=NO_TIME))
-    assert fitted.plan_.pulls == (pull,)
-    assert fitted.calibration_report_.chosen["pull"] == pull
+    assert fitted.plan_.shrinkages == (shrinkage,)
+    assert fitted.calibration_report_.chosen["shrinkage"] == shrinkage
 
 
 def test_a_kernel_of_your_own_stays_as_it_is():
@@ -460,7 +469,7 @@ def test_smaller_experts_are_no_reason_to_refuse_what_one_expert_may_do(slow, ag
 def test_the_plan_knows_that_an_expert_has_all_rows(label, slow):
     fitted = ManyGPRegressor.from_label(label, points_per_expert=25, time_budget=FOREVER)
     assert len(fitted.fit(X, y).experts_[0].indices) == 150
-    alone = estimate(Plan(150, (0.0,), (0.0,), 1000, 1), fitted._space(), X.shape, None, CUBIC)
+    alone = estimate(Plan(150, (0.0,), (0.0,), 1000, 1), Job(X.shape, False, None, CUBIC))
     assert fitted.plan_.seconds > 0.5 * alone.seconds
 
 
@@ -508,22 +517,21 @@ def test_a_failed_fit_leaves_the_plan_as_it_was():
 # Deadlines
 
 
-def make_workshop():
+def make_builder():
     parts = PARTITIONS["balltree"](X, 6, np.random.default_rng(0))
     layout = Layout.of(X, parts, np.ones(2))
     starts = [FREE.theta[None]] * 6
-    return Workshop(DATA, layout, FREE, starts, None, Run())
+    return Builder(DATA, layout, FREE, starts, None, Run())
 
 
 def test_after_the_deadline_the_simplest_committee_is_kept():
-    committee, choice, report = select(
-        make_workshop(), SPACE, np.random.default_rng(0), deadline=-np.inf
-    )
-    simplest = SPACE._replace(pulls=PULL_LADDER[:1], overlaps=OVERLAP_LADDER[:1])
-    expected = select(make_workshop(), simplest, np.random.default_rng(0))
-    assert report == expected[2]
-    assert choice.rules == expected[1].rules
-    assert (report.chosen["pull"], report.chosen["overlap"]) == (np.inf, 0.0)
+    found = select(make_builder(), SPACE, np.random.default_rng(0), deadline=-np.inf)
+    simplest = SPACE._replace(shrinkages=SHRINKAGE_LADDER[:1], overlaps=OVERLAP_LADDER[:1])
+    expected = select(make_builder(), simplest, np.random.default_rng(0))
+    assert found.report == expected.report
+    assert found.rules == expected.rules
+    report, committee = found.report, found.committee
+    assert (report.chosen["shrinkage"], report.chosen["overlap"]) == (np.inf, 0.0)
     assert all(len(expert.neighbours) == 0 for expert in committee.experts)
     assert all(expert.kernel is FREE for expert in committee.experts)
 
@@ -532,23 +540,23 @@ def test_after_the_deadline_the_simplest_committee_is_kept():
 def test_the_best_committee_by_the_deadline_is_kept(monkeypatch, n_in_time):
     clock = iter([*np.zeros(n_in_time), *np.full(99, 2.0)])
     monkeypatch.setattr(search, "perf_counter", lambda: next(clock))
-    tried, judge = [], search.judge
+    tried, score = [], search.score
 
-    def spy(workshop, space, jury, pull, overlap):
-        tried.append((pull, overlap))
-        return judge(workshop, space, jury, pull, overlap)
+    def spy(builder, space, left_out, candidate):
+        tried.append(candidate)
+        return score(builder, space, left_out, candidate)
 
-    monkeypatch.setattr(search, "judge", spy)
-    *_, report = select(make_workshop(), SPACE, np.random.default_rng(0), deadline=1.0)
+    monkeypatch.setattr(search, "score", spy)
+    report = select(make_builder(), SPACE, np.random.default_rng(0), deadline=1.0).report
     assert len(tried) <= 1 + n_in_time
-    assert (report.chosen["pull"], report.chosen["overlap"]) in tried
-    for parameter in ("pull", "overlap"):
+    assert (report.chosen["shrinkage"], report.chosen["overlap"]) in tried
+    for parameter in ("shrinkage", "overlap"):
         several = [one for one in report.alternatives if one.parameter == parameter]
         assert sum(one.chosen for one in several) == bool(several)
 
 
 def test_after_the_deadline_there_is_no_second_kernel(monkeypatch):
-    monkeypatch.setattr(fitting, "SHARED_ROWS", 75)
+    monkeypatch.setattr(pipeline, "SHARED_ROWS", 75)
     settings = {"overlap": 0, "calibration": "none", "routing": 2}
     compared = [
         one.parameter for one in model(**settings).fit(X, y).calibration_report_.alternatives

@@ -15,7 +15,6 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from manygp import ManyGPRegressor
-from manygp.gp import expert
 from manygp.kernels import Matern, White
 from manygp.training import fitting
 from manygp.training.checkpoint import FITS, IDENTITY, described
@@ -44,13 +43,12 @@ def same_bits(first, second):
 def fits(monkeypatch):
     """The fits that were done and not taken from a checkpoint."""
     done = []
-    maximise = expert.maximise
+    maximise = fitting.maximise
 
     def spy(*arguments):
         done.append(arguments[0])
         return maximise(*arguments)
 
-    monkeypatch.setattr(expert, "maximise", spy)
     monkeypatch.setattr(fitting, "maximise", spy)
     return done
 

@@ -1,5 +1,7 @@
 """The committee that calibrates itself: what it chooses, from what, and that it pays."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -15,10 +17,11 @@ from manygp.rules.calibration import Information, Recalibration
 from manygp.rules.labels import LABELS
 from manygp.rules.partition import PARTITIONS
 from manygp.rules.weighting import TEMPERED
-from manygp.training import builder, fitting, scores, search
-from manygp.training.builder import Workshop
+from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, STRENGTHS, Settings
+from manygp.training import builder, pipeline, scores, search
+from manygp.training.builder import Builder
 from manygp.training.fitting import Run
-from manygp.training.search import OVERLAP_LADDER, _gains, _recalibrate, affordable, prefers
+from manygp.training.search import _gains, _recalibrate, affordable, prefers
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (150, 2))
@@ -36,7 +39,7 @@ GIVEN = {
     "hyperparameters": "shared",
     "routing": 3,
 }
-PARAMETERS = ["pull", "overlap", "temperature", "strength", "nearest", "scale", "power"]
+PARAMETERS = ["shrinkage", "overlap", "temperature", "strength", "nearest", "scale", "power"]
 
 
 def model(**parameters):
@@ -86,15 +89,17 @@ def test_alternatives_are_those_of_the_ladders(chosen):
     def values(parameter):
         return [one.value for one in alternatives(report, parameter)]
 
-    assert set(values("pull")) <= set(search.PULL_LADDER)
-    assert set(values("overlap")) <= set(search.OVERLAP_LADDER)
+    assert set(values("shrinkage")) <= set(SHRINKAGE_LADDER)
+    assert set(values("overlap")) <= set(OVERLAP_LADDER)
     assert tuple(values("temperature")) == TEMPERED["tempered"][1]
-    assert tuple(values("strength")) == search.STRENGTHS
+    assert tuple(values("strength")) == STRENGTHS
     assert values("nearest") == [1, 2, 4, 6]  # eight, but there are six experts
     assert (values("scale")[0], values("power")[0]) == (1.0, 1.0)
 
 
-@pytest.mark.parametrize("parameter", ["pull", "overlap", "temperature", "strength", "nearest"])
+@pytest.mark.parametrize(
+    "parameter", ["shrinkage", "overlap", "temperature", "strength", "nearest"]
+)
 def test_the_chosen_alternative_is_the_chosen_value(chosen, parameter):
     report = chosen.calibration_report_
     (one,) = [one for one in alternatives(report, parameter) if one.chosen]
@@ -148,7 +153,8 @@ def test_the_report_reads_well(chosen):
 
 def test_the_rules_that_answer_are_those_of_the_report(chosen):
     report = chosen.calibration_report_.chosen
-    rules, nearest = chosen._rules()
+    rules = chosen.model_.rules
+    nearest = rules.nearest
     assert chosen.nearest_ == nearest == report["nearest"]
     assert rules.weighting.temperature == report["temperature"]
     assert rules.calibration == Information(strength=report["strength"])
@@ -156,7 +162,7 @@ def test_the_rules_that_answer_are_those_of_the_report(chosen):
     assert (found.scale, found.power) == (report["scale"], report["power"])
     known = [len(expert.rows) - len(expert.indices) for expert in chosen.experts_]
     assert known == [round(25 * report["overlap"])] * 6
-    assert (len({id(e.kernel) for e in chosen.experts_}) == 1) == np.isinf(report["pull"])
+    assert (len({id(e.kernel) for e in chosen.experts_}) == 1) == np.isinf(report["shrinkage"])
 
 
 def test_the_same_seed_chooses_the_same_whatever_n_jobs(chosen):
@@ -184,8 +190,8 @@ def test_where_nothing_is_left_to_choose_there_is_no_report(parameters):
     [
         ({"overlap": 1}, ["overlap"], [1.0]),
         ({"temperature": 3}, ["temperature"], [3.0]),
-        ({"hyperparameters": "shared"}, ["pull"], [np.inf]),
-        ({"hyperparameters": "hierarchical"}, ["pull"], [30.0]),
+        ({"hyperparameters": "shared"}, ["shrinkage"], [np.inf]),
+        ({"hyperparameters": "hierarchical"}, ["shrinkage"], [30.0]),
         ({"routing": 2}, ["nearest"], [2]),
         ({"routing": None}, ["nearest"], [None]),
         ({"calibration": "none"}, ["strength", "scale", "power"], [None, 1.0, 1.0]),
@@ -204,7 +210,8 @@ def test_what_is_given_is_respected_and_no_alternative(given, parameters, values
 
 def test_given_rules_are_those_that_answer():
     fitted = model(**GIVEN, kernel=FIXED).fit(X, y)
-    rules, nearest = fitted._rules()
+    rules = fitted.model_.rules
+    nearest = rules.nearest
     assert (rules.weighting.temperature, nearest) == (3.0, 3)
     assert (rules.calibration, rules.recalibration) == (Information(), Recalibration())
     assert [len(expert.neighbours) for expert in fitted.experts_] == [25] * 6
@@ -217,7 +224,7 @@ def test_the_papers_models_choose_nothing(label):
     assert fitted.calibration_report_ is None
     assert fitted.nearest_ is None
     assert all(len(expert.neighbours) == 0 for expert in fitted.experts_)
-    assert fitted._rules()[0].recalibration == Recalibration()
+    assert fitted.model_.rules.recalibration == Recalibration()
 
 
 # Near ties
@@ -360,8 +367,8 @@ def test_latent_and_noise_variance_share_the_factor(aggregation):
     fitted = model(kernel=FIXED, overlap=0, aggregation=aggregation).fit(X, y)
 
     def recalibrated(rule):
-        choice = fitted._choice
-        fitted._choice = choice._replace(rules=choice.rules._replace(recalibration=rule))
+        rules = fitted._model.rules._replace(recalibration=rule)
+        fitted._model = replace(fitted._model, rules=rules)
         mean, cov = fitted.predict(QUERIES, return_cov=True)
         _, latent_cov = fitted.predict(QUERIES, return_cov=True, latent=True)
         return answers(fitted), mean, cov, latent_cov
@@ -392,78 +399,82 @@ def test_a_model_that_is_wrong_about_its_noise_is_recalibrated():
     assert given.loo_score()["nll"] > fitted.loo_score()["nll"] + 0.1
 
 
-# The workshop
+# The builder
 
 FREE = split_noise(Constant(1.0) * Matern(0.8, (0.05, 20.0), nu=1.5) + White(0.05))
 
 
-def make_workshop(targets=y, n_parts=5, kernel=FREE, partition="balltree", seed=0):
+def make_builder(targets=y, n_parts=5, kernel=FREE, partition="balltree", seed=0):
     standard = (targets - y.mean()) / y.std()
     data = TrainingData(X, standard[:, None], np.zeros(150), True)
     columns = metric(kernel, 2)
     parts = PARTITIONS[partition](X * columns, n_parts, np.random.default_rng(seed))
     starts = [kernel.theta[None]] * n_parts
     layout = Layout.of(X * columns, parts, columns)
-    return Workshop(data, layout, kernel, starts, None, Run())
+    return Builder(data, layout, kernel, starts, None, Run())
 
 
-@pytest.mark.parametrize("pull", [30.0, 0.0])
-def test_hyperparameters_are_learned_without_the_judges(pull):
-    judges = np.arange(0, 150, 4)
+@pytest.mark.parametrize("shrinkage", [30.0, 0.0])
+def test_hyperparameters_are_learned_without_the_rows_that_are_left_out(shrinkage):
+    left_out = np.arange(0, 150, 4)
     changed = y.copy()
-    changed[judges] += 10.0
-    plain, other = (make_workshop(t).committee(pull, 1.0, None, judges) for t in (y, changed))
+    changed[left_out] += 10.0
+    plain, other = (
+        make_builder(targets).committee(shrinkage, 1.0, None, left_out) for targets in (y, changed)
+    )
     for one, two in zip(plain.experts, other.experts, strict=True):
         assert_array_equal(two.kernel.theta, one.kernel.theta)
         assert np.any(one.kernel.theta != FREE.theta)
-        assert np.any(np.isin(one.indices, judges))  # but the expert itself knows them
+        assert np.any(np.isin(one.indices, left_out))  # but the expert itself knows them
         assert not np.allclose(two.coefficients, one.coefficients)
-    everyone = make_workshop(changed).committee(pull, 1.0)
+    everyone = make_builder(changed).committee(shrinkage, 1.0)
     for one, two in zip(plain.experts, everyone.experts, strict=True):
         assert np.any(np.abs(two.kernel.theta - one.kernel.theta) > 0.01)
 
 
 def test_committees_are_compared_on_rows_that_did_not_teach_them(monkeypatch):
-    taught, judged = [], []
-    fit_kernels, ask = builder.fit_kernels, Committee.map_blocks
+    learned, scored = [], []
+    fit_kernels, map_blocks = builder.fit_kernels, Committee.map_blocks
 
-    def spy_fit(data, parts, kernel, pull, *others):
-        taught.append((pull, np.concatenate(parts)))
-        return fit_kernels(data, parts, kernel, pull, *others)
+    def spy_fit(data, tasks, kernel, shrinkage, *others, **more):
+        learned.append((shrinkage, np.concatenate([task.rows for task in tasks])))
+        return fit_kernels(data, tasks, kernel, shrinkage, *others, **more)
 
-    def spy_ask(self, function, rows, *others, left_out, **more):
-        judged.append((taught[-1], left_out))
-        return ask(self, function, rows, *others, left_out=left_out, **more)
+    def spy_query(self, function, query, n_jobs):
+        scored.append((learned[-1], query.left_out))
+        return map_blocks(self, function, query, n_jobs)
 
     monkeypatch.setattr(builder, "fit_kernels", spy_fit)
-    monkeypatch.setattr(Committee, "map_blocks", spy_ask)
+    monkeypatch.setattr(Committee, "map_blocks", spy_query)
     model(overlap=0, temperature=3.0, calibration="none", routing=3, hyperparameters="auto").fit(
         X, y
     )
-    n_climbed = 1 + 3 * scores.FOLDS  # the shared kernel needs no folds, three pulls do
-    finite = [(rows, judges) for (pull, rows), judges in judged[:n_climbed] if np.isfinite(pull)]
+    n_climbed = 1 + 3 * scores.FOLDS  # the shared kernel needs no folds, three shrinkages do
+    finite = [
+        (rows, left_out)
+        for (shrinkage, rows), left_out in scored[:n_climbed]
+        if np.isfinite(shrinkage)
+    ]
     assert len(finite) >= scores.FOLDS
-    for rows, judges in finite:
-        assert len(np.intersect1d(rows, judges)) == 0
-        assert_array_equal(np.sort(np.concatenate([rows, judges])), np.arange(150))
-    together = np.concatenate([judges for _, judges in finite[: scores.FOLDS]])
+    for rows, left_out in finite:
+        assert len(np.intersect1d(rows, left_out)) == 0
+        assert_array_equal(np.sort(np.concatenate([rows, left_out])), np.arange(150))
+    together = np.concatenate([left_out for _, left_out in finite[: scores.FOLDS]])
     assert_array_equal(np.sort(together), np.arange(150))
 
 
-def test_the_part_given_twice_has_one_expert():
-    shop = make_workshop()
-    part = shop.layout.parts[0]
-    layout = Layout.of(X * shop.layout.metric, [part, part, np.arange(150)], shop.layout.metric)
-    twice = Workshop(shop.data, layout, FREE, shop.starts[:3], None, Run())
-    experts = twice.committee(30.0, 1.0).experts
-    assert experts[0] is experts[1]
-    assert experts[0] is not experts[2]
+def test_equal_parts_are_one_part_that_counts_several_times():
+    everything = np.arange(150)
+    layout = Layout.of(X, [everything, everything.copy(), everything], np.ones(2))
+    assert (len(layout), len(layout.parts), layout.copies) == (3, 1, 3)
+    layout = Layout.of(X, [everything[:75], everything[:75], everything], np.ones(2))
+    assert (len(layout), len(layout.parts), layout.copies) == (3, 3, 1)
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_an_expert_does_not_depend_on_the_overlaps_that_were_compared_before(partition):
-    fresh = make_workshop(n_parts=15, partition=partition).committee(np.inf, 1.0)
-    used = make_workshop(n_parts=15, partition=partition)
+    fresh = make_builder(n_parts=15, partition=partition).committee(np.inf, 1.0)
+    used = make_builder(n_parts=15, partition=partition)
     used.committee(np.inf, 4.0)
     for one, two in zip(fresh.experts, used.committee(np.inf, 1.0).experts, strict=True):
         assert_array_equal(two.neighbours, one.neighbours)
@@ -471,17 +482,17 @@ def test_an_expert_does_not_depend_on_the_overlaps_that_were_compared_before(par
 
 def test_a_committee_of_some_parts_has_the_experts_of_the_whole_one():
     members = np.array([3, 1])
-    whole = make_workshop().committee(np.inf, 1.0)
-    some = make_workshop().committee(np.inf, 1.0, members)
+    whole = make_builder().committee(np.inf, 1.0)
+    some = make_builder().committee(np.inf, 1.0, members)
     for expert, m in zip(some.experts, members, strict=True):
         assert_array_equal(expert.rows, whole.experts[m].rows)
         assert_array_equal(expert.coefficients, whole.experts[m].coefficients)
     assert_array_equal(some.layout.centres, whole.layout.centres[members])
 
 
-def test_an_expert_fitted_by_itself_feels_the_same_pull():
-    whole = make_workshop().committee(30.0, 0.0)
-    alone = make_workshop().committee(30.0, 0.0, np.array([2]))
+def test_an_expert_fitted_by_itself_is_held_as_firmly():
+    whole = make_builder().committee(30.0, 0.0)
+    alone = make_builder().committee(30.0, 0.0, np.array([2]))
     assert_allclose(alone.experts[0].kernel.theta, whole.experts[2].kernel.theta, rtol=1e-6)
 
 
@@ -761,10 +772,10 @@ def test_the_refusal_says_what_would_be_right(parameter):
 
 
 def test_of_two_kernels_the_one_that_predicts_better_is_preferred():
-    far, near = make_workshop(), make_workshop()
+    far, near = make_builder(), make_builder()
     far.kernel = split_noise(Constant(1.0) * Matern((50.0, 50.0)) + White(0.9))
     near.kernel = split_noise(Constant(1.0) * Matern((1.0, 1.0)) + White(0.1))
-    space = model(overlap=0)._space()
+    space = Settings(overlap=0).search_space()
     for first, second, expected in ((far, near, True), (near, far, False), (near, near, False)):
         better, alternatives = prefers(first, second, space, np.random.default_rng(0))
         assert better is expected
@@ -773,19 +784,19 @@ def test_of_two_kernels_the_one_that_predicts_better_is_preferred():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_from_two_blocks_of_rows_on_there_is_a_second_kernel(monkeypatch, seed):
-    monkeypatch.setattr(fitting, "SHARED_ROWS", 75)
+    monkeypatch.setattr(pipeline, "SHARED_ROWS", 75)
     fitted = model(overlap=0, random_state=seed).fit(X, y)
     kernels = alternatives(fitted.calibration_report_, "kernel")
     assert [one.value for one in kernels] == ["far", "near"]
     assert sum(one.chosen for one in kernels) == 1
     shared = model(overlap=0, random_state=seed, hyperparameters="shared").fit(X, y)
     assert (shared.kernel_ == fitted.kernel_) == kernels[0].chosen
-    monkeypatch.setattr(fitting, "SHARED_ROWS", 76)
+    monkeypatch.setattr(pipeline, "SHARED_ROWS", 76)
     assert alternatives(model(overlap=0).fit(X, y).calibration_report_, "kernel") == []
 
 
 def test_what_is_given_as_hyperparameters_has_no_second_kernel(monkeypatch):
-    monkeypatch.setattr(fitting, "SHARED_ROWS", 20)
+    monkeypatch.setattr(pipeline, "SHARED_ROWS", 20)
     for hyperparameters in ("shared", "hierarchical"):
         fitted = model(hyperparameters=hyperparameters, overlap=0).fit(X, y)
         assert alternatives(fitted.calibration_report_, "kernel") == []

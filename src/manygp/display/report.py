@@ -53,8 +53,8 @@ LEFT_OUT, TESTED = "leave-one-out", "tested data"
 COLOUR_OF = {LEFT_OUT: BLUE, TESTED: COLOURS[0]}
 MEANINGS = {
     "kernel": "Whether the shared kernel was fitted to rows far from each other, or near.",
-    "shrinkage": "How firmly the experts' hyperparameters are held at the shared ones; ∞: they are "
-    "the shared ones.",
+    "shrinkage": "How firmly the experts' hyperparameters are held at the shared ones; ∞: they "
+    "are the shared ones.",
     "overlap": "Rows of others that an expert knows as well, as a multiple of its own.",
     "temperature": "The higher, the more say the surest expert has.",
     "strength": "Of the calibration by information gain: 0 is none, 1 is the paper's.",
