@@ -41,7 +41,7 @@ SCALARS = {
 
 
 def random_number(rng):
-    """Of any size, with all its digits; now and then the smallest or the largest."""
+    """A number of any size, with all its digits; now and then the smallest or the largest."""
     extremes = [5e-324, np.finfo(float).tiny, np.finfo(float).max, 1.0, 1e16, 1e-5]
     return rng.choice(extremes) if rng.random() < 0.1 else float(10 ** rng.uniform(-300, 300))
 
