@@ -10,7 +10,6 @@ import numpy as np
 
 from manygp.findings import Shrinkage
 from manygp.kernels.base import Kernel
-from manygp.kernels.conversion import as_kernel
 from manygp.rules.aggregation import AGGREGATIONS
 from manygp.rules.calibration import CALIBRATIONS, Information, none
 from manygp.rules.combine import (
@@ -157,7 +156,11 @@ class Settings:
 
     def own_kernel(self, n_features: int) -> Kernel | None:
         """The user's kernel as one of ours, or None for the default one."""
-        return None if self.kernel is None else as_kernel(self.kernel, n_features)
+        if self.kernel is None or isinstance(self.kernel, Kernel):
+            return self.kernel
+        from manygp.kernels.conversion import as_kernel  # which imports scikit-learn's
+
+        return as_kernel(self.kernel, n_features)
 
     def constant_mean(self, *, several: bool) -> bool:
         """Whether experts fit a constant prior mean: by default where there are several."""

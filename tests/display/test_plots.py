@@ -13,12 +13,12 @@ import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.colors import same_color, to_hex  # noqa: E402
 
 from manygp import ManyGPRegressor  # noqa: E402
-from manygp.display.plots import (  # noqa: E402
+from manygp.display import (  # noqa: E402
     CalibrationDisplay,
-    ExpertCurve,
     PosteriorDisplay,
     ReliabilityDisplay,
 )
+from manygp.display.plots import ExpertCurve  # noqa: E402
 from manygp.metrics import reliability_curve  # noqa: E402
 from manygp.rules.records import ExpertPredictions  # noqa: E402
 from manygp.training.search import Alternative, CalibrationReport  # noqa: E402
@@ -91,8 +91,9 @@ def band_heights(ax, x):
     return edges
 
 
-def test_importing_plotting_does_not_import_matplotlib():
-    code = "import sys, manygp.display.plots; sys.exit('matplotlib' in sys.modules)"
+@pytest.mark.parametrize("module", ["manygp.display", "manygp.display.plots"])
+def test_importing_plotting_does_not_import_matplotlib(module):
+    code = f"import sys, {module}; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

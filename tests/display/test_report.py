@@ -16,8 +16,7 @@ from sklearn.exceptions import NotFittedError
 pytest.importorskip("matplotlib")
 
 from manygp import ManyGPRegressor, metrics
-from manygp.display import report
-from manygp.display.report import write_report
+from manygp.display import report, write_report
 from manygp.kernels import RBF, Linear, Matern, White
 
 # Small experts, and nothing to choose: what was compared takes the longest to draw.

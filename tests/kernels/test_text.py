@@ -1,4 +1,7 @@
-"""Kernels as text: what is written is read back digit by digit, and nothing else is read."""
+"""Kernels as text: what is written is read back digit by digit, and nothing else is read.
+
+Descriptions are short, and in the terms of those who wrote the kernel.
+"""
 
 import tracemalloc
 from dataclasses import dataclass
@@ -14,12 +17,17 @@ from manygp.kernels import (
     Periodic,
     Product,
     RationalQuadratic,
+    Stationary,
     Sum,
     White,
     default_kernel,
+    describe,
+    formula,
+    parse_kernel,
+    write_kernel,
 )
-from manygp.kernels.base import Pair
-from manygp.kernels.text import DEEPEST, KERNELS, LONGEST, MOST_TERMS, parse_kernel, write_kernel
+from manygp.kernels.base import Kernel, Pair, split_noise
+from manygp.kernels.text import DEEPEST, KERNELS, LONGEST, MOST_TERMS
 
 SCALARS = {
     Constant: ("variance",),
@@ -33,7 +41,7 @@ SCALARS = {
 
 
 def random_number(rng):
-    """Of any size, with all its digits; now and then the smallest or the largest."""
+    """A number of any size, with all its digits; now and then the smallest or the largest."""
     extremes = [5e-324, np.finfo(float).tiny, np.finfo(float).max, 1.0, 1e16, 1e-5]
     return rng.choice(extremes) if rng.random() < 0.1 else float(10 ** rng.uniform(-300, 300))
 
@@ -332,6 +340,13 @@ class Wobble(RBF):
     """A kernel that no text knows."""
 
 
+def test_a_kernel_with_its_noise_split_off_is_written_as_a_sum():
+    kernel = RBF(0.3) + White(0.2)
+    assert write_kernel(split_noise(kernel)) == write_kernel(kernel)
+    assert parse_kernel(write_kernel(split_noise(kernel) * Linear())) == kernel * Linear()
+    assert parse_kernel(write_kernel(split_noise(RBF()))) == RBF() + White(0.0, "fixed")
+
+
 def test_kernels_of_your_own_have_no_text():
     for kernel in (Wobble(), Linear() * (White() + Wobble())):
         with pytest.raises(ValueError, match="the kernel Wobble is not one of RBF, Constant"):
@@ -360,3 +375,101 @@ def test_a_kernel_too_long_to_be_read_is_not_written():
 def test_as_many_length_scales_as_anyone_has_are_written():
     kernel = default_kernel(20_000, np.random.default_rng(0).random(20_000))
     assert bits(parse_kernel(write_kernel(kernel))) == bits(kernel)
+
+
+NO_NOISE = White(0.0, "fixed")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "description", "without_values"),
+    [
+        (1.44 * Matern((0.5, 0.25)) + White(0.1),
+         "1.44 * Matern(length_scale=[0.5, 0.25], nu=2.5) + White(0.1)",
+         "Constant * Matern(nu=2.5) + White"),
+        (RBF(0.123456, "fixed"), "RBF(length_scale=0.123)", "RBF"),
+        (RBF(123456.0, (1e-3, 1e9)), "RBF(length_scale=1.23e+05)", "RBF"),
+        (RationalQuadratic((2.0,), 1 / 3), "RationalQuadratic(length_scale=[2], alpha=0.333)",
+         "RationalQuadratic"),
+        (Periodic(1.0, 2.0), "Periodic(length_scale=1, period=2)", "Periodic"),
+        (Matern(nu=np.float64(1.5)), "Matern(length_scale=1, nu=1.5)", "Matern(nu=1.5)"),
+        (Linear(np.float32(0.1)) * 3, "Linear(offset=0.1) * 3", "Linear * Constant"),
+        (RBF() + 0.4, "RBF(length_scale=1) + 0.4", "RBF + Constant"),
+        (Constant(1.7), "Constant(1.7)", "Constant"),
+        (Constant(1.7) + NO_NOISE, "Constant(1.7)", "Constant"),
+        (Constant(2.0) * Constant(3.0), "2 * 3", "Constant * Constant"),
+        (White(0.25), "White(0.25)", "White"),
+        (NO_NOISE, "White(0)", "White"),
+        (NO_NOISE + NO_NOISE, "White(0)", "White"),
+        (RBF() + NO_NOISE, "RBF(length_scale=1)", "RBF"),
+        (NO_NOISE + RBF() + Linear(), "RBF(length_scale=1) + Linear(offset=1)", "RBF + Linear"),
+        (split_noise(2 * RBF()), "2 * RBF(length_scale=1)", "Constant * RBF"),
+        (Linear(0.0, "fixed") + White(0.1), "Linear(offset=0) + White(0.1)", "Linear + White"),
+        ((RBF() + 2) * (Linear() + White(0.1)),
+         "(RBF(length_scale=1) + 2) * (Linear(offset=1) + White(0.1))",
+         "(RBF + Constant) * (Linear + White)"),
+        (Sum(RBF(), Sum(Linear(), White())), "RBF(length_scale=1) + Linear(offset=1) + White(1)",
+         "RBF + Linear + White"),
+        (Product(RBF(), Product(Constant(2.0), Linear())),
+         "RBF(length_scale=1) * 2 * Linear(offset=1)", "RBF * Constant * Linear"),
+        (RBF() * Linear() + 2 * Linear(),
+         "RBF(length_scale=1) * Linear(offset=1) + 2 * Linear(offset=1)",
+         "RBF * Linear + Constant * Linear"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_description_is_one_line_without_bounds(kernel, description, without_values):
+    assert str(kernel) == describe(kernel) == f"{kernel}" == description
+    assert formula(kernel) == without_values
+
+
+def test_more_than_six_length_scales_are_abbreviated():
+    scales = (0.5, 0.25, 1.0, 2.0, 3.0, 4.0, 3.1)
+    assert str(RBF(scales[:6])) == "RBF(length_scale=[0.5, 0.25, 1, 2, 3, 4])"
+    assert str(RBF(scales)) == "RBF(length_scale=[0.5, 0.25, ..., 3.1])"
+    assert len(str(default_kernel(10_000))) < 100
+
+
+def test_repr_shows_everything():
+    assert repr(RBF(0.5)) == "RBF(length_scale=0.5, length_scale_bounds=(1e-05, 100000.0))"
+    assert repr(RBF() + White()).startswith("Sum(left=RBF(length_scale=1.0, ")
+
+
+def test_a_description_of_one_length_scale_per_kernel_can_be_read():
+    kernel = (0.5 * Matern(0.25, nu=1.5) + Linear(2.0)) * RBF(0.125) + White(0.1)
+    assert parse_kernel(str(kernel)) == kernel
+
+
+@dataclass(frozen=True)
+class Wave(Stationary):
+    """A kernel of somebody's own, with settings of all kinds."""
+
+    length_scale: float = 1.0
+    height: float = 2.0
+    length_scale_bounds: tuple[float, float] = (0.1, 10.0)
+    height_bounds: str = "fixed"
+    kind: str = "sine"
+    degree: int = 1234
+    rising: bool = True
+    inner: Kernel = 2.0 * RBF(0.3)
+    parameters = ("length_scale", "height")
+
+    def profile(self, r2, work, *, slope):
+        raise NotImplementedError
+
+
+class Plain(Kernel):
+    """A kernel that is no dataclass."""
+
+    parameters = ("width",)
+    width = 0.5
+    width_bounds = "fixed"
+    cross = vjp = diag = None
+
+
+def test_kernels_of_your_own_are_described_by_their_names_and_parameters():
+    settings = "kind='sine', degree=1234, rising=True, inner=2 * RBF(length_scale=0.3)"
+    assert str(Wave(np.pi)) == f"Wave(length_scale=3.14, height=2, {settings})"
+    assert formula(3 * Wave() + White()) == f"Constant * Wave({settings}) + White"
+    assert str(Plain() + White()) == "Plain(width=0.5) + White(1)"
+    assert formula(Plain()) == "Plain"
+    assert str(Wobble((1.0, 2.0))) == "Wobble(length_scale=[1, 2])"

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from manygp.tables import base
-from manygp.tables.base import Table
-from manygp.tables.encoding import Column, Encoding
-from manygp.tables.reading import open_table
-from manygp.tables.training_rows import (
-    MOST_CATEGORIES,
-    Survey,
-    naming,
+from manygp.tables import (
+    Column,
+    Encoding,
+    base,
+    open_table,
     read_evaluation,
     read_features,
     read_training,
 )
+from manygp.tables.base import TableFile
+from manygp.tables.survey import MOST_CATEGORIES, Survey
+from manygp.tables.training_rows import naming
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -70,16 +70,16 @@ def csv_of(values, names):
     return "\n".join([",".join(names), *(",".join(map(str, row)) for row in values)]) + "\n"
 
 
-def refused(message, function, *arguments):
+def refused(message, function, *arguments, **named):
     """The whole message of an error, part of which is as expected."""
     with pytest.raises(ValueError, match=re.escape(message) or ".") as caught:
-        function(*arguments)
+        function(*arguments, **named)
     return str(caught.value)
 
 
-def learned(path, columns=None, encode=False):
+def learned(path, columns=None, *, encode=False):
     table = open_table(path)
-    survey = Survey(table.names if columns is None else columns, encode)
+    survey = Survey(table.names if columns is None else columns, encode=encode)
     with naming(table):
         for batch in table.batches(survey.columns):
             survey.add(batch)
@@ -91,7 +91,7 @@ def learned(path, columns=None, encode=False):
 
 def test_a_table_of_numbers(save):
     path = save("a,y,b\n1,2,3\n-4.5,5e-1,6\n.5,1.,+7\n")
-    table = read_training(path, "y", None, [], False)
+    table = read_training(path, "y", None, [])
     assert_array_equal(table.X, [[1, 3], [-4.5, 6], [0.5, 7]])
     assert_array_equal(table.y, [2, 0.5, 1])
     assert table.X.dtype == table.y.dtype == float
@@ -201,7 +201,7 @@ def test_odd_names_of_columns(save):
         (("price", ["size", "Color"]), "no column 'Color'; did you mean 'colour'?"),
         (("price", None, ["xyz"]), "no column 'xyz'; there are size, colour, lift, built, price"),
         (("price", ["size", "price"]), "the target 'price' is also one of the columns"),
-        (("price", ["size", "size"]), "the columns are named more than once: 'size'"),
+        (("price", ["size", "size"]), "more than one of the chosen columns is called size"),
         (("price", ["size"], ["size"]), "no column is left to learn 'price' from"),
         (("price", []), "no column is left to learn 'price' from"),
     ],
@@ -214,7 +214,7 @@ def test_names_are_checked_before_anything_is_read(save, arguments, message):
 @pytest.mark.parametrize("encode", [False, True])
 def test_the_target_is_a_number_and_never_encoded(save, value, encode):
     path = save(f"a,y\n1,2\n3,{value}\n")
-    message = refused("the target must be a number: ", read_training, path, "y", None, [], encode)
+    message = refused("the target must be a number: ", read_training, path, "y", encode=encode)
     assert "rows.csv" in message
     assert "column 'y', row 2 (line 3)" in message
 
@@ -222,15 +222,15 @@ def test_the_target_is_a_number_and_never_encoded(save, value, encode):
 @pytest.mark.parametrize("changed", [HOUSES[:-26], HOUSES + HOUSES[-26:]])
 def test_a_table_that_changes_between_two_readings_is_refused(save, monkeypatch, changed):
     monkeypatch.setattr(base, "BATCH_CELLS", 8)
-    batches, texts = Table.batches, iter([HOUSES, changed])
+    batches, texts = TableFile.batches, iter([HOUSES, changed])
 
     def saved_before(*arguments):
         save(next(texts))
         return batches(*arguments)
 
-    monkeypatch.setattr(Table, "batches", saved_before)
+    monkeypatch.setattr(TableFile, "batches", saved_before)
     path = save(HOUSES)
-    refused("was changed while it was read", read_training, path, "price", None, [], True)
+    refused("was changed while it was read", read_training, path, "price", encode=True)
 
 
 # What columns hold
@@ -266,7 +266,7 @@ def test_a_stray_text_among_numbers_is_found(save, encode, monkeypatch):
     monkeypatch.setattr(base, "BATCH_CELLS", 64)
     values = [[i / 7] for i in range(1000)]
     values[616] = ["n/a?"]
-    message = refused("", learned, save(csv_of(values, ["a"])), None, encode)
+    message = refused("", learned, save(csv_of(values, ["a"])), encode=encode)
     assert "rows.csv: column 'a', row 617 (line 618): 'n/a?' is not a number" in message
     assert "correct it" in message
     assert "--drop a" in message
@@ -276,7 +276,7 @@ def test_a_stray_text_among_numbers_is_found(save, encode, monkeypatch):
 def test_numbers_among_categories_are_categories(save):
     encoding, _ = learned(save("zone\n3\n3A\n3B\n"), encode=True)
     assert encoding.columns == (Column("zone", "category", ("3", "3A", "3B")),)
-    refused("in a column of numbers", learned, save("zone\n3\n3A\n3\n3B\n"), None, True)
+    refused("in a column of numbers", learned, save("zone\n3\n3A\n3\n3B\n"), encode=True)
 
 
 def test_too_many_categories_are_refused_early(save, monkeypatch):
@@ -285,7 +285,7 @@ def test_too_many_categories_are_refused_early(save, monkeypatch):
     assert len(encoding.names) == MOST_CATEGORIES
     monkeypatch.setattr(base, "BATCH_CELLS", 150)
     message = refused(
-        "", learned, save(csv_of([[f"n{i}"] for i in range(999)], ["who"])), None, True
+        "", learned, save(csv_of([[f"n{i}"] for i in range(999)], ["who"])), encode=True
     )
     assert "column 'who' has 150 different values so far, in 150 rows, and at most 100" in message
     assert "--drop who" in message
@@ -297,7 +297,7 @@ def test_a_missing_value_is_refused_with_its_place(save, word, encode):
     for values in (["1", "2", word], ["x", "y", word], ["2020-01-01", "2020-01-02", word]):
         path = save(csv_of([["0", value] for value in values], ["a", "b"]))
         if encode or values[0] == "1":
-            message = refused("", learned, path, None, encode)
+            message = refused("", learned, path, encode=encode)
             assert "rows.csv: column 'b', row 3 (line 4): the value is missing" in message
             assert "fill or drop them, or leave the column out (--drop b)" in message
         else:
@@ -315,8 +315,8 @@ def test_what_is_not_finite_is_refused_in_parquet_too(save_parquet):
         (["x", None], "the value is missing"),
         ([datetime.date(2020, 1, 1), None], "the value is missing"),
     ]:
-        refused(place + why, learned, save_parquet({"a": values}), None, True)
-    refused("row 1: inf is infinite", learned, save_parquet({"a": [np.inf] * 3}), None, True)
+        refused(place + why, learned, save_parquet({"a": values}), encode=True)
+    refused("row 1: inf is infinite", learned, save_parquet({"a": [np.inf] * 3}), encode=True)
 
 
 def test_bools_are_categories_or_refused(save, save_parquet):
@@ -345,7 +345,7 @@ def test_a_column_with_anything_but_dates_holds_categories(save):
 def test_a_stray_text_among_dates_is_found(save):
     days = [[str(np.datetime64("2000-01-01") + i)] for i in range(500)]
     days[321] = ["soon"]
-    message = refused("", learned, save(csv_of(days, ["day"])), None, True)
+    message = refused("", learned, save(csv_of(days, ["day"])), encode=True)
     assert "column 'day' has 500 different values" in message
     assert "if they are dates, look at row 322 (line 323): 'soon' is not a date such" in message
 
@@ -359,7 +359,7 @@ def test_a_single_category_is_a_column_of_ones(save):
 
 def test_a_category_may_not_be_called_like_a_column(save):
     path = save("a,a=x\nx,1\ny,2\nz,3\n")
-    refused("the encoded columns are named more than once: 'a=x'", learned, path, None, True)
+    refused("more than one encoded column is called a=x", learned, path, encode=True)
 
 
 # Rows to be predicted
@@ -575,8 +575,11 @@ CATEGORY = {"name": "a", "kind": "category", "categories": ["x", "y"]}
         ([CATEGORY | {"categories": "xy"}], "the categories of column 'a' are a list of text"),
         ([CATEGORY | {"categories": ["x", 1]}], "the categories of column 'a' are a list of text"),
         ([CATEGORY | {"categories": ["x", "NA"]}], "the categories of column 'a' are a list"),
-        ([CATEGORY | {"categories": ["x", "x"]}], "categories of column 'a' are named more than"),
-        ([NUMBER, CATEGORY], "the columns of the encoding are named more than once: 'a'"),
+        (
+            [CATEGORY | {"categories": ["x", "x"]}],
+            "more than one category of column 'a' is called x",
+        ),
+        ([NUMBER, CATEGORY], "more than one column of the encoding is called a"),
     ],
 )
 def test_anything_else_than_an_encoding_is_refused(stored, message):

@@ -13,9 +13,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from manygp import ManyGPRegressor
-from manygp.tables import base
+from manygp.tables import base, open_table, parquet_batches, read_parquet
 from manygp.tables.base import BATCH_ROWS, is_missing
-from manygp.tables.reading import open_table, parquet_batches, read_parquet
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from manygp.tables.writing import open_writer
+from manygp.tables import open_writer
 
 NAMES = ("mean", "std")
 # Numbers whose shortest text is easily got wrong.

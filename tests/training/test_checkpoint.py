@@ -268,9 +268,9 @@ from manygp.kernels import RBF
 
 @dataclass(frozen=True)
 class Mine(RBF):
-    def profile(self, r2, work, slope):
+    def profile(self, r2, work, *, slope):
         r2 *= {factor}
-        return super().profile(r2, work, slope)
+        return super().profile(r2, work, slope=slope)
 """
 
 

@@ -132,8 +132,7 @@ def info(model: Path, as_json: bool) -> None:
     manygp info price.manygp
     manygp info price.manygp --json
     """  # fmt: skip
-    from manygp.display.report import formula
-    from manygp.kernels.text import parse_kernel
+    from manygp.kernels.text import formula, parse_kernel
     from manygp.storage import check_model
     from manygp.tables.base import listed
 

@@ -140,7 +140,7 @@ def fit(
     parameters = {name: value for name, value in given.items() if value is not None}
     estimator = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
     estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state)
-    table = read_training(data, target, columns or None, drop, encode)
+    table = read_training(data, target, columns or None, drop, encode=encode)
     begin = perf_counter()
     model = _fitted(estimator, table, checkpoint)
     seconds = perf_counter() - begin

@@ -16,11 +16,12 @@ import numpy as np
 from manygp.arrays import Array
 
 COLLECTION = "https://raw.githubusercontent.com/treforevans/uci_datasets/master/uci_datasets"
+# A server that is silent for longer is given up.
 SECONDS_TO_WAIT = 30
 
 
 class DataFile(NamedTuple):
-    """What a file must hold. The checksum is of the uncompressed text."""
+    """What a file must hold. `sha256` is the checksum of the uncompressed text."""
 
     n_rows: int
     n_features: int
@@ -30,7 +31,7 @@ class DataFile(NamedTuple):
     url: str | None
 
     def check(self, path: Path) -> Array:
-        """Read the file, or raise ValueError that names it and what is wrong."""
+        """Read the file; a ValueError names it and says what is wrong."""
         try:
             text = gzip.decompress(path.read_bytes())
         except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
@@ -87,10 +88,10 @@ DATA_FILES = {
 }  # fmt: skip
 
 
-def read(name: str, folder: str | os.PathLike[str] | None = None) -> Array:
-    """The table of a data set, its target in the last column.
+def read_data_file(name: str, folder: str | os.PathLike[str] | None = None) -> Array:
+    """The table of a data set; the last column is its target.
 
-    It is looked for in `folder`, or else in the folder that the environment variable
+    The file is looked for in `folder`, or else in the folder that the environment variable
     MANYGP_DATA names, or else in a cache, into which it is downloaded once.
     """
     chosen = folder or os.environ.get("MANYGP_DATA")
@@ -118,7 +119,7 @@ def _download(file: DataFile, path: Path) -> None:
         f"MANYGP_DATA, or put it at {path}. Its source is {file.source}"
     )
     if file.url is None:
-        raise FileNotFoundError(f"{path.name} cannot be downloaded as it is; {instead}")
+        raise FileNotFoundError(f"{path.name} has no download; {instead}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
         try:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from manygp.arrays import Array
-from manygp.datasets import files
-from manygp.datasets.files import DATA_FILES
+from manygp.datasets.files import DATA_FILES, read_data_file
 from manygp.scaling import to_standard, to_unit_cube
 
+# Standard deviation of the noise of a synthetic task.
 NOISE_STD = 0.5
 
 
@@ -146,7 +146,7 @@ def load(
         For a synthetic task: draws the inputs, uniform on the task's box, and the noise, with
         variance 0.25.
     n_rows : int, optional
-        For a synthetic task: the number of rows to draw; by default as many as it says.
+        For a synthetic task: the number of rows to draw; by default that of the task.
     data_dir : path, optional
         For a real data set: the folder of its file. By default the folder that the environment
         variable MANYGP_DATA names, else a cache into which the file is downloaded once.
@@ -156,7 +156,7 @@ def load(
     Dataset
     """
     if name in DATA_FILES:
-        table = files.read(name, data_dir)
+        table = read_data_file(name, data_dir)
         return Dataset(name, table[:, :-1], table[:, -1])
     if name not in SYNTHETIC_TASKS:
         raise ValueError(f"unknown data set {name!r}; known are {', '.join(TASKS)}")
@@ -177,7 +177,7 @@ def split(dataset: Dataset, seed: int) -> Split:
     Parameters
     ----------
     dataset : Dataset
-        At least 2 rows. Of an odd number, the test half gets one row more.
+        It has at least 2 rows. If their number is odd, the test half gets one row more.
     seed : int
         Chooses the halves.
 

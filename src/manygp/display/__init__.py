@@ -1,0 +1,12 @@
+"""Figures of a fitted model, and a page about it. Importing this does not import matplotlib."""
+
+from manygp.display.plots import CalibrationDisplay, PosteriorDisplay, ReliabilityDisplay
+from manygp.display.report import Tested, write_report
+
+__all__ = [
+    "CalibrationDisplay",
+    "PosteriorDisplay",
+    "ReliabilityDisplay",
+    "Tested",
+    "write_report",
+]

@@ -57,25 +57,34 @@ figcaption { font-size: .9rem; color: #555; }
 """
 
 
-class Table(NamedTuple):
-    """Cells of text; the first of a row is its name."""
+class TextTable(NamedTuple):
+    """A table of text; the first cell of a row is its name."""
 
     title: str
     header: list[str]
     rows: list[list[str]]
 
     def markdown(self) -> str:
+        """The table in Markdown, under its title."""
         lines = [self.header, ["---"] * len(self.header), *self.rows]
         body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         return f"### {self.title}\n\n{body}\n"
 
 
-def as_html(table: Table, markup: Callable[[str], str] = escape, kind: str = "") -> str:
-    """A table that scrolls sideways where the screen is narrow.
+Table = TextTable  # until the experiments are merged
 
-    `markup` makes HTML of a cell. Kinds: "words", whose last column holds sentences, "bars", whose
-    second one holds a `track`, "facts", a name and a text, and "many", a name and a number, side
-    by side.
+
+def as_html(table: TextTable, markup: Callable[[str], str] = escape, kind: str = "") -> str:
+    """A table in HTML that scrolls sideways where the screen is narrow.
+
+    Parameters
+    ----------
+    table : TextTable
+    markup : callable
+        Makes HTML of a cell.
+    kind : str
+        What the columns hold: "words", sentences in the last one; "bars", a `track` in the second
+        one; "facts", a name and a text; "many", a name and a number, several rows side by side.
     """
     title = f"<h3>{escape(table.title)}</h3>\n" if table.title else ""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in table.header)
@@ -93,9 +102,10 @@ def label(text: str) -> str:
 
 
 def track(*bars: tuple[float, float, str]) -> str:
-    """Bars on one line from a low to a high share of it: "", "thin" or, for a point, "mark".
+    """Bars on one line, in HTML.
 
-    What they show should stand in the table as well: a screen reader skips them.
+    Each bar is (low, high, kind): the shares of the line where it begins and ends, and "", "thin"
+    or, for a point, "mark". A screen reader skips bars: the table should hold their numbers too.
     """
     drawn = "".join(
         f'<b class="{kind}" style="left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%"></b>'
@@ -105,11 +115,12 @@ def track(*bars: tuple[float, float, str]) -> str:
 
 
 def paragraph(text: str) -> str:
+    """A paragraph of plain text, in HTML."""
     return f"<p>{escape(text)}</p>\n"
 
 
 def figure(image: bytes, caption: str, alt: str = "") -> str:
-    """A PNG inside the page. Without `alt`, the caption says all that there is to see."""
+    """A PNG inside the page. `alt` tells what it shows; by default the caption does."""
     data = base64.b64encode(image).decode()
     return (
         f'<figure><div class="scroll"><img alt="{escape(alt or caption)}" '
@@ -119,7 +130,7 @@ def figure(image: bytes, caption: str, alt: str = "") -> str:
 
 
 def side_by_side(figures: Iterable[str], least: str = "22rem") -> str:
-    """Small figures in as many columns, of at least a width, as the screen has room for."""
+    """Small figures in columns of at least a width: as many as the screen has room for."""
     return f'<div class="figures" style="--least: {least}">\n{"".join(figures)}</div>\n'
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 BLUE = "#0072B2"
 COLOURS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "osD^vP"
+# Marks the diagonal of an axes, which several displays may share.
 _DIAGONAL = "manygp-diagonal"
 
 
@@ -179,9 +180,9 @@ class PosteriorDisplay:
             experts=[ExpertCurve(*(values[order] for values in curve)) for curve in curves],
             x_train=None if X_train is None else _only_column(X_train, "X_train"),
             y_train=None if y_train is None else np.ravel(y_train),
-        ).plot(ax, show_experts)
+        ).plot(ax, show_experts=show_experts)
 
-    def plot(self, ax: Axes | None = None, show_experts: bool = True) -> Self:
+    def plot(self, ax: Axes | None = None, *, show_experts: bool = True) -> Self:
         """Draw on ``ax``, or on a new figure.
 
         The legend stands to the right of the axes; a figure made with ``layout="constrained"``
@@ -282,6 +283,7 @@ class CalibrationDisplay:
 
 
 def short(value: Any) -> str:
+    """A value of a parameter, numbers with three digits."""
     if isinstance(value, int | float):
         return "∞" if value == np.inf else f"{value:.3g}"
     return str(value)
@@ -296,6 +298,7 @@ def _new_axes(width: float, height: float) -> Axes:
 
 
 def lighten(ax: Axes) -> None:
+    """Give an axes a pale grid, and take its upper and right edge away."""
     ax.grid(color="0.92")
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)

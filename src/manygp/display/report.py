@@ -1,7 +1,7 @@
 """One HTML page about a fitted model: what it is, how good, and how honest its std is.
 
-Names that come from the user stand in the page's text only, never in a figure: there they could
-be taken for mathematics, or have no glyphs.
+Names that come from the user stand in the page's text only. In a figure they could be taken for
+mathematics, or have no glyphs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +18,7 @@ import numpy as np
 from manygp import metrics
 from manygp.arrays import Array
 from manygp.display import page
-from manygp.display.page import Table
+from manygp.display.page import TextTable
 from manygp.display.plots import (
     BLUE,
     COLOURS,
@@ -30,7 +29,8 @@ from manygp.display.plots import (
 )
 from manygp.findings import Alternative, CalibrationReport
 from manygp.gp.expert import Expert
-from manygp.kernels.base import Kernel, Pair, Product, Sum, White
+from manygp.kernels.base import Kernel
+from manygp.kernels.text import formula
 from manygp.model import LEFT_OUT_ROWS, FittedModel
 from manygp.runtime.files import write_atomically
 from manygp.runtime.words import counted
@@ -42,14 +42,25 @@ if TYPE_CHECKING:
 
     from manygp.regressor import ManyGPRegressor
 
-# Dots of a scatter plot, and rows of a table or bars, at most.
-MOST_DOTS, MOST_BARS, MOST_HYPERPARAMETERS = 3_000, 30, 60
+# A scatter plot has at most this number of dots,
+MOST_DOTS = 3_000
+# a table of bars at most this number of rows,
+MOST_BARS = 30
+# and the table of hyperparameters at most this one.
+MOST_HYPERPARAMETERS = 60
 # ENCE of a perfect model, times the root of the number of rows: E|N(0, 1)| / sqrt(2 / 10 bins).
 CHANCE = 1.8
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-# Inches, and dots per inch: twice those of a screen that shows an inch as 100 pixels.
-SIZE, SMALL, DPI = (4.5, 3.4), (2.6, 2.4), 200
-LEFT_OUT, TESTED = "leave-one-out", "tested data"
+# Shares of rows that the curve of coverage is drawn for.
+COVERAGE_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+# Width and height of a figure in inches,
+SIZE = (4.5, 3.4)
+# those of a small one,
+SMALL = (2.6, 2.4)
+# and dots per inch: twice those of a screen that shows an inch as 100 pixels.
+FIGURE_DPI = 200
+# What a figure calls the two sets of rows.
+LEFT_OUT = "leave-one-out"
+TESTED = "tested data"
 COLOUR_OF = {LEFT_OUT: BLUE, TESTED: COLOURS[0]}
 MEANINGS = {
     "kernel": "Whether the shared kernel was fitted to rows far from each other, or near.",
@@ -57,7 +68,7 @@ MEANINGS = {
     "are the shared ones.",
     "overlap": "Rows of others that an expert knows as well, as a multiple of its own.",
     "temperature": "The higher, the more say the surest expert has.",
-    "strength": "Of the calibration by information gain: 0 is none, 1 is the paper's.",
+    "strength": "Strength of the calibration by information gain: 0 is none, 1 is the paper's.",
     "nearest": "Experts that are asked about a row.",
     "scale": "Factor of the predicted variance: above 1 where it was too small.",
     "power": "Above 1 where the predicted variances differed too little between rows, below 1 "
@@ -89,9 +100,9 @@ class Tested(NamedTuple):
     y, mean, std, lower, upper : ndarrays of shape (N,)
         Targets, `predict` and `predict_interval`.
     coverage : float
-        What the intervals were asked to hold.
+        The share of rows that the intervals should hold.
     name : str
-        Of the data.
+        Name of the data.
     """
 
     y: Array
@@ -131,9 +142,9 @@ def write_report(
     ----------
     model : ManyGPRegressor or FittedModel
     path : path
-        Of the page; a file that is there is replaced.
+        Where to write the page; a file that is there is replaced.
     name : str, default=""
-        Of the model, for the title.
+        Name of the model, for the title.
     tested : Tested, default=None
         Predictions to be scored beside those of training rows that are left out.
     """
@@ -197,19 +208,21 @@ def _fitted(model: FittedModel, X: Array, Y: Array) -> str:
         ["changed parameters", parameters],
         ["plan", str(model.plan)],
     ]
-    html = page.as_html(Table("", [], rows), kind="facts")
+    html = page.as_html(TextTable("", [], rows), kind="facts")
     report = model.report
     if report is None:
         return html + page.paragraph(_nothing_chosen(n_experts))
     kernels = [one for one in report.alternatives if one.parameter == "kernel" and one.chosen]
     chosen = {**{one.parameter: one.value for one in kernels}, **report.chosen}
     rows = [
-        [parameter, _shown(value), MEANINGS.get(parameter, "")]
+        [parameter, _in_words(value), MEANINGS.get(parameter, "")]
         for parameter, value in chosen.items()
         if value is not None
     ]
     title = f"Chosen by leaving out {counted(report.n_rows, 'row')} in turn"
-    return html + page.as_html(Table(title, ["", "value", "what it means"], rows), kind="words")
+    return html + page.as_html(
+        TextTable(title, ["", "value", "what it means"], rows), kind="words"
+    )
 
 
 def _nothing_chosen(n_experts: int) -> str:
@@ -224,10 +237,10 @@ def _changed(settings: Settings) -> Iterable[str]:
         if np.ndim(value) > 0:
             yield f"{name}: one per row"
         elif value is not defaults[name] and value != defaults[name]:
-            yield f"{name}={value!r}" if isinstance(value, str) else f"{name}={_shown(value)}"
+            yield f"{name}={value!r}" if isinstance(value, str) else f"{name}={_in_words(value)}"
 
 
-def _shown(value: Any) -> str:
+def _in_words(value: Any) -> str:
     """A parameter in a few words."""
     if isinstance(value, Kernel):
         return formula(value)
@@ -236,37 +249,15 @@ def _shown(value: Any) -> str:
     return short(value)
 
 
-def formula(kernel: Kernel) -> str:
-    """A kernel without its hyperparameters: Constant * Matern(nu=2.5) + White."""
-    if isinstance(kernel, Sum) and kernel.right == White(0.0, "fixed"):
-        return formula(kernel.left)  # there is no noise
-    if isinstance(kernel, Pair):
-        product = isinstance(kernel, Product)
-        parts = (
-            f"({formula(part)})" if product and isinstance(part, Sum) else formula(part)
-            for part in (kernel.left, kernel.right)
-        )
-        return (" * " if product else " + ").join(parts)
-    fitted = {p for name in kernel.parameters for p in (name, f"{name}_bounds")}
-    names: list[str] = [one.name for one in fields(kernel)] if is_dataclass(kernel) else []
-    settings = ", ".join(f"{n}={getattr(kernel, n)!r}" for n in names if n not in fitted)
-    return type(kernel).__name__ + (f"({settings})" if settings else "")
-
-
 def _scores(judged: list[_Judged], tested: Tested | None, baseline: float) -> str:
     """One column for each set of rows, and a sentence on what is good."""
-    counts = dict.fromkeys(len(one.y) for one in judged if len(one.y) >= metrics.N_BINS)
-    chance = " and ".join(f"{CHANCE / np.sqrt(n):.2g} for {counted(n, 'row')}" for n in counts)
     more = {
         "RMSE": f" To predict the mean of y everywhere gives {_number(baseline)}.",
-        "ENCE": f" Chance alone gives about {chance}." if chance else f" {_too_few(judged)}",
+        "ENCE": f" {_chance(judged)}",
     }
     rows = [["rows", *(f"{len(one.y):,}" for one in judged), ""]]
-    for name, (score, sentence) in SCORES.items():
-        cells = (
-            "-" if name == "ENCE" and len(one.y) < metrics.N_BINS else _number(score(*one.rows))
-            for one in judged
-        )
+    for name, (_, sentence) in SCORES.items():
+        cells = (_score(name, one) for one in judged)
         rows.append([name, *cells, sentence + more.get(name, "")])
     held = (_percent(metrics.coverage(*one.rows)) for one in judged)
     sentence = (
@@ -279,7 +270,23 @@ def _scores(judged: list[_Judged], tested: Tested | None, baseline: float) -> st
         sentence = f"Rows within predict_interval. It should be {_percent(tested.coverage)}."
         rows.append(["coverage of intervals", "-", share, sentence])
     names = [LEFT_OUT] if tested is None else [LEFT_OUT, tested.name or TESTED]
-    return page.as_html(Table("", ["", *names, "what is good"], rows), kind="words")
+    return page.as_html(TextTable("", ["", *names, "what is good"], rows), kind="words")
+
+
+def _score(name: str, judged: _Judged) -> str:
+    """One of `SCORES`, or a dash where there are too few rows for it."""
+    if name == "ENCE" and len(judged.y) < metrics.N_BINS:
+        return "-"
+    return _number(SCORES[name][0](*judged.rows))
+
+
+def _chance(judged: list[_Judged]) -> str:
+    """A sentence on the ENCE that a perfect model would have."""
+    counts = dict.fromkeys(len(one.y) for one in judged if len(one.y) >= metrics.N_BINS)
+    if not counts:
+        return _too_few(judged)
+    chance = " and ".join(f"{CHANCE / np.sqrt(n):.2g} for {counted(n, 'row')}" for n in counts)
+    return f"Chance alone gives about {chance}."
 
 
 def _share_held(tested: Tested) -> float:
@@ -324,8 +331,8 @@ def _coverage(judged: list[_Judged], tested: Tested | None) -> str:
         lighten(ax)
         ax.plot([0, 1], [0, 1], color="0.4", ls="--", lw=1, label="ideal")
         for one, marker in zip(judged, "os", strict=False):
-            shares = [metrics.coverage(*one.rows, level) for level in LEVELS]
-            (line,) = ax.plot(LEVELS, shares, marker=marker, label=f"{one.label}, by std")
+            shares = [metrics.coverage(*one.rows, level) for level in COVERAGE_LEVELS]
+            (line,) = ax.plot(COVERAGE_LEVELS, shares, marker=marker, label=f"{one.label}, by std")
             line.set(color=COLOUR_OF[one.label], markersize=4)
         if tested is not None:
             (star,) = ax.plot(tested.coverage, _share_held(tested), "*", zorder=3)
@@ -335,8 +342,8 @@ def _coverage(judged: list[_Judged], tested: Tested | None) -> str:
         ax.legend(frameon=False, loc="upper left", fontsize="small")
 
     caption = (
-        "Coverage: how many rows lie within central intervals that should hold so many. Below "
-        "the dashed line intervals are too narrow, above it too wide."
+        "Coverage: the share of rows that lie within central intervals, against the share that "
+        "should. Below the dashed line intervals are too narrow, above it too wide."
     )
     found = "; ".join(
         f"{one.label}: intervals of 50%, 90% and 99% hold "
@@ -384,7 +391,7 @@ def _sizes(experts: list[Expert]) -> str:
     figures = [
         page.figure(
             _png(_histogram(numbers, name)),
-            f"How many experts have so many {name}.",
+            f"Histogram of the experts: {name}.",
             f"Histogram: {_range(numbers)} {name}.",
         )
         for name, numbers in counts.items()
@@ -429,7 +436,7 @@ def _hyperparameters(experts: list[Expert], columns: list[str]) -> str:
     if np.all(values == values[0]):
         who = "All experts share them. " if len(experts) > 1 else ""
         rows = [[_of_column(names[i], columns), _number(values[0, i])] for i in kept]
-        return page.paragraph(who + text) + page.as_html(Table("", [], rows), kind="many")
+        return page.paragraph(who + text) + page.as_html(TextTable("", [], rows), kind="many")
     text += (
         f" Each of {len(experts):,} experts has its own: line from the smallest to the largest, "
         "bar over the middle half, mark at the median. The axes are logarithmic; values of the "
@@ -452,7 +459,7 @@ def _hyperparameters(experts: list[Expert], columns: list[str]) -> str:
             ]
         )
     header = ["hyperparameter", "across experts", "smallest", "median", "largest"]
-    html = page.as_html(Table("", header, rows), markup=str, kind="bars")
+    html = page.as_html(TextTable("", header, rows), markup=str, kind="bars")
     return page.paragraph(text) + html
 
 
@@ -490,16 +497,16 @@ def _relevance(experts: list[Expert], columns: list[str], spans: Array) -> str:
         for i in order[:MOST_BARS]
     ]
     text = (
-        "From the smallest to the largest value of a column it is so many length-scales"
-        f"{' (median over the experts)' if len(experts) > 1 else ''}. Where there are many, y "
-        "may change often along the column; a column of nearly none hardly matters."
+        "The distance from the smallest to the largest value of a column, in length-scales"
+        f"{' (median over the experts)' if len(experts) > 1 else ''}. Where it is long, y may "
+        "change often along the column; a column of nearly 0 hardly matters."
     )
     left = len(order) - len(rows)
     if left:
         most = _number(lengths[order[MOST_BARS]])
         text += f" Not shown: {counted(left, 'column')} of at most {most}."
     header = ["column", "", "length-scales"]
-    html = page.as_html(Table("", header, rows), markup=str, kind="bars")
+    html = page.as_html(TextTable("", header, rows), markup=str, kind="bars")
     return page.paragraph(text) + html
 
 
@@ -528,7 +535,7 @@ def _alternatives(report: CalibrationReport) -> str:
     ax.locator_params(axis="y", nbins=5)
     parameter = report.alternatives[0].parameter
     found = ", ".join(
-        f"{_shown(one.value)}{' (chosen)' if one.chosen else ''}: {_number(one.nll)}"
+        f"{_in_words(one.value)}{' (chosen)' if one.chosen else ''}: {_number(one.nll)}"
         for one in report.alternatives
     )
     caption = MEANINGS.get(parameter, parameter)
@@ -544,7 +551,7 @@ def _percent(share: float) -> str:
 
 
 def _png(draw: Callable[[Axes], None]) -> bytes:
-    """What is drawn on a new figure."""
+    """The picture that `draw` makes on a new figure."""
     figure = _new_figure(*SIZE)
     draw(figure.subplots())
     return _bytes(figure)
@@ -552,12 +559,12 @@ def _png(draw: Callable[[Axes], None]) -> bytes:
 
 def _bytes(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=FIGURE_DPI, metadata={"Software": None})
     return buffer.getvalue()
 
 
 def _new_figure(width: float, height: float) -> Figure:
-    """A figure of its own, of which pyplot does not know: threads may draw at the same time."""
+    """A figure that pyplot does not know of, so that threads may draw at the same time."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

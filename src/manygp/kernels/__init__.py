@@ -10,7 +10,7 @@ from manygp.kernels.catalogue import (
     Stationary,
     default_kernel,
 )
-from manygp.kernels.text import parse_kernel, write_kernel
+from manygp.kernels.text import describe, formula, parse_kernel, write_kernel
 
 __all__ = [
     "RBF",
@@ -26,6 +26,8 @@ __all__ = [
     "Sum",
     "White",
     "default_kernel",
+    "describe",
+    "formula",
     "parse_kernel",
     "write_kernel",
 ]

@@ -93,6 +93,12 @@ class Kernel(ABC):
         X = np.asarray(X, dtype=float)
         return self.vjp(X, Workspace((len(X), len(X))))[1](np.asarray(K_bar, dtype=float))
 
+    def __str__(self) -> str:
+        """One line for people: `1.44 * Matern(length_scale=0.5, nu=2.5) + White(0.1)`."""
+        from manygp.kernels.text import describe
+
+        return describe(self)
+
     def __add__(self, other: Kernel | float) -> Sum:
         return Sum(self, other if isinstance(other, Kernel) else Constant(other))
 

@@ -1,4 +1,8 @@
-"""The catalogue of covariance functions."""
+"""The catalogue of covariance functions.
+
+Matrices of an expert are large, so kernels compute in scratch arrays, in place. Beside each step
+stands what the array holds after it.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +42,12 @@ __all__ = [
     "default_kernel",
 ]
 
+# A derivative that nobody asked for, or that a kernel does not have.
 NOTHING = np.empty(0)
-
 # Beyond this squared norm the differences of a matrix product lose too many digits.
 LARGEST_SQUARE = 1e6
-# Rows of one matrix product: with a fixed shape the digits of a row do not depend on how many
-# others there are.
+# Rows of one matrix product: with a fixed shape the digits of a row do not depend on the number
+# of other rows.
 TILE = 32
 
 
@@ -56,8 +60,8 @@ class Linear(Kernel):
     parameters: ClassVar = ("offset",)
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
-        K = np.matmul(X1, X2.T, out=work.take())
-        K += self.offset**2
+        K = np.matmul(X1, X2.T, out=work.take())  # x . x'
+        K += self.offset**2  # offset^2 + x . x'
         return K
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
@@ -81,10 +85,23 @@ class Stationary(Kernel):
     parameters: ClassVar[tuple[str, ...]] = ("length_scale",)
 
     @abstractmethod
-    def profile(self, r2: Array, work: Workspace, slope: bool) -> tuple[Array, Array, Array]:
-        """k(r^2), dk/d(r^2), dk/dlog(shape); the last two are empty where not asked for.
+    def profile(self, r2: Array, work: Workspace, *, slope: bool) -> tuple[Array, Array, Array]:
+        """The kernel as a function of the squared distance, and its derivatives.
 
-        `r2` may be overwritten.
+        Parameters
+        ----------
+        r2 : ndarray of shape (n1, n2)
+            Squared distances r^2; the method may overwrite them.
+        work : Workspace
+            Scratch arrays of the shape of `r2`, for the results too.
+        slope : bool
+            Whether the derivatives are needed.
+
+        Returns
+        -------
+        k, dk/d(r^2), dk/dlog(shape) : ndarrays of shape (n1, n2)
+            The shape is the hyperparameter beside `length_scale`, if the kernel has one. A
+            derivative that is not needed, or does not exist, is empty.
         """
 
     def squared_distances(self, Z1: Array, Z2: Array, out: Array) -> Array:
@@ -151,17 +168,28 @@ class RBF(Stationary):
     length_scale: LengthScale = 1.0
     length_scale_bounds: Bounds = DEFAULT_BOUNDS
 
-    def profile(self, r2: Array, work: Workspace, slope: bool) -> tuple[Array, Array, Array]:
-        r2 *= -0.5
-        k = np.exp(r2, out=r2)
-        return k, np.multiply(k, -0.5, out=work.take()) if slope else NOTHING, NOTHING
+    def profile(self, r2: Array, work: Workspace, *, slope: bool) -> tuple[Array, Array, Array]:
+        """k = exp(-r^2 / 2), dk/d(r^2) = -k / 2."""
+        r2 *= -0.5  # -r^2 / 2
+        k = np.exp(r2, out=r2)  # exp(-r^2 / 2)
+        if not slope:
+            return k, NOTHING, NOTHING
+        return k, np.multiply(k, -0.5, out=work.take()), NOTHING
 
 
 @dataclass(frozen=True)
 class Matern(Stationary):
     """Matern kernel of smoothness nu = 1/2, 3/2 or 5/2.
 
-    exp(-r), (1 + r) exp(-r), (1 + r + r^2/3) exp(-r), with r stretched by sqrt(2 nu).
+    ==== ===========================
+    nu   k
+    ==== ===========================
+    1/2  exp(-r)
+    3/2  (1 + r) exp(-r)
+    5/2  (1 + r + r^2 / 3) exp(-r)
+    ==== ===========================
+
+    Here r is the distance in length-scales, stretched by sqrt(2 nu).
     """
 
     length_scale: LengthScale = 1.0
@@ -178,35 +206,54 @@ class Matern(Stationary):
         return float(np.sqrt(2 * self.nu))
 
     def squared_distances(self, Z1: Array, Z2: Array, out: Array) -> Array:
-        if self.nu == 0.5:  # not differentiable at 0: the rounding of a matrix product shows
+        if self.nu == 0.5:  # not differentiable at r = 0, where a matrix product rounds too much
             return cdist(Z1, Z2, "sqeuclidean", out=out)
         return super().squared_distances(Z1, Z2, out)
 
-    def profile(self, r2: Array, work: Workspace, slope: bool) -> tuple[Array, Array, Array]:
+    def profile(self, r2: Array, work: Workspace, *, slope: bool) -> tuple[Array, Array, Array]:
+        """k and dk/d(r^2) as `MATERN_PROFILES` has them for nu."""
         r = np.sqrt(r2, out=work.take())
-        decay = np.negative(r, out=work.take())
-        np.exp(decay, out=decay)
-        s = work.take() if slope else NOTHING
-        if self.nu == 0.5:
-            if slope:  # -decay / (2 r); at r = 0 the difference that it multiplies is 0 too
-                s.fill(0.0)
-                np.divide(decay, r, out=s, where=r > 0)
-                s *= -0.5
-            return decay, s, NOTHING
-        if self.nu == 1.5:
-            if slope:
-                np.multiply(decay, -0.5, out=s)
-            r += 1.0
-            r *= decay
-            return r, s, NOTHING
-        r += 1.0
-        if slope:
-            np.multiply(r, decay, out=s)
-            s *= -1 / 6
-        r2 *= 1 / 3
-        r2 += r
-        r2 *= decay
-        return r2, s, NOTHING
+        decay = np.negative(r, out=work.take())  # -r
+        np.exp(decay, out=decay)  # exp(-r)
+        k, dk = MATERN_PROFILES[self.nu](r2, r, decay, work.take() if slope else None)
+        return k, dk, NOTHING
+
+
+def _matern_12(r2: Array, r: Array, decay: Array, dk: Array | None) -> tuple[Array, Array]:
+    """k = exp(-r), dk/d(r^2) = -exp(-r) / (2 r)."""
+    if dk is None:
+        return decay, NOTHING
+    dk.fill(0.0)  # any number will do at r = 0: it is multiplied by a difference of 0
+    np.divide(decay, r, out=dk, where=r > 0)  # exp(-r) / r
+    dk *= -0.5  # -exp(-r) / (2 r)
+    return decay, dk
+
+
+def _matern_32(r2: Array, r: Array, decay: Array, dk: Array | None) -> tuple[Array, Array]:
+    """k = (1 + r) exp(-r), dk/d(r^2) = -exp(-r) / 2."""
+    dk = NOTHING if dk is None else np.multiply(decay, -0.5, out=dk)  # -exp(-r) / 2
+    k = r
+    k += 1.0  # 1 + r
+    k *= decay  # (1 + r) exp(-r)
+    return k, dk
+
+
+def _matern_52(r2: Array, r: Array, decay: Array, dk: Array | None) -> tuple[Array, Array]:
+    """k = (1 + r + r^2 / 3) exp(-r), dk/d(r^2) = -(1 + r) exp(-r) / 6."""
+    r += 1.0  # 1 + r
+    if dk is not None:
+        np.multiply(r, decay, out=dk)  # (1 + r) exp(-r)
+        dk *= -1 / 6  # -(1 + r) exp(-r) / 6
+    k = r2
+    k *= 1 / 3  # r^2 / 3
+    k += r  # 1 + r + r^2 / 3
+    k *= decay  # (1 + r + r^2 / 3) exp(-r)
+    return k, NOTHING if dk is None else dk
+
+
+# By nu: functions of r^2, r, exp(-r) and, if dk/d(r^2) is needed, an array for it. They overwrite
+# all of these.
+MATERN_PROFILES = {0.5: _matern_12, 1.5: _matern_32, 2.5: _matern_52}
 
 
 @dataclass(frozen=True)
@@ -219,20 +266,25 @@ class RationalQuadratic(Stationary):
     alpha_bounds: Bounds = DEFAULT_BOUNDS
     parameters: ClassVar = ("length_scale", "alpha")
 
-    def profile(self, r2: Array, work: Workspace, slope: bool) -> tuple[Array, Array, Array]:
-        base = np.multiply(r2, 0.5 / self.alpha, out=work.take())
-        base += 1.0
-        log_k = np.log(base, out=work.take())
-        log_k *= -self.alpha
-        k = np.exp(log_k, out=work.take())
+    def profile(self, r2: Array, work: Workspace, *, slope: bool) -> tuple[Array, Array, Array]:
+        """k and its derivatives, with base = 1 + r^2 / (2 alpha).
+
+        k = base^(-alpha), dk/d(r^2) = -k / (2 base), and
+        dk/dlog(alpha) = k (r^2 / (2 base) - alpha log(base)).
+        """
+        base = np.multiply(r2, 0.5 / self.alpha, out=work.take())  # r^2 / (2 alpha)
+        base += 1.0  # 1 + r^2 / (2 alpha)
+        log_k = np.log(base, out=work.take())  # log(base)
+        log_k *= -self.alpha  # -alpha log(base)
+        k = np.exp(log_k, out=work.take())  # base^(-alpha)
         if not slope:
             return k, NOTHING, NOTHING
-        half = np.divide(0.5, base, out=base)
-        r2 *= half
-        log_k += r2
-        log_k *= k  # dk/dlog(alpha) = k (r^2 / (2 base) - alpha log(base))
-        half *= k
-        return k, np.negative(half, out=half), log_k
+        half = np.divide(0.5, base, out=base)  # 1 / (2 base)
+        r2 *= half  # r^2 / (2 base)
+        dk_shape = np.add(log_k, r2, out=log_k)  # r^2 / (2 base) - alpha log(base)
+        dk_shape *= k  # k (r^2 / (2 base) - alpha log(base))
+        half *= k  # k / (2 base)
+        return k, np.negative(half, out=half), dk_shape
 
 
 @dataclass(frozen=True)
@@ -250,6 +302,7 @@ class Periodic(Kernel):
     parameters: ClassVar = ("length_scale", "period")
 
     def angles(self, X1: Array, X2: Array) -> Iterator[Array]:
+        """pi (x_j - x'_j) / period, column by column: (n1, n2) each."""
         for x1, x2 in zip(X1.T, X2.T, strict=True):
             yield (np.pi / self.period) * np.subtract.outer(x1, x2)
 
@@ -257,14 +310,16 @@ class Periodic(Kernel):
         K = work.take()
         K.fill(0.0)
         for angle in self.angles(X1, X2):
-            K += np.sin(angle) ** 2
+            K += np.sin(angle) ** 2  # sum_j sin^2(pi (x_j - x'_j) / period)
         K *= -2 / self.length_scale**2
-        return np.exp(K, out=K)
+        return np.exp(K, out=K)  # exp(-2 sum_j sin^2(...) / length_scale^2)
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
         K = self.cross(X, X, work)
 
         def pullback(K_bar: Array) -> Array:
+            # dk/dlog(length_scale) = k 4 / length_scale^2 sum_j sin^2(angle_j)
+            # dk/dlog(period) = k 2 / length_scale^2 sum_j angle_j sin(2 angle_j)
             weight = K_bar * K * (4 / self.length_scale**2)
             by_name = {"length_scale": 0.0, "period": 0.0}
             for angle in self.angles(X, X):
@@ -281,9 +336,9 @@ class Periodic(Kernel):
 def default_kernel(n_features: int, spread: Array | float = 12**-0.5) -> Sum:
     """Signal variance times Matern-5/2 with ARD, plus noise, for inputs scaled to [0, 1].
 
-    The length-scales start at the columns' standard deviations, `spread`, times the root of
-    their number, which makes typical distances a few length-scales. By default they are those
-    of uniform columns. Starting far above them, the optimiser gets stuck on a plateau.
+    The length-scales start at the columns' standard deviations, `spread`, times the root of the
+    number of columns. Typical distances are then a few length-scales. By default `spread` is that
+    of uniform columns. From far larger length-scales the optimiser gets stuck on a plateau.
     """
     scales = np.clip(np.sqrt(n_features) * np.broadcast_to(spread, n_features), 0.02, 1e2)
     signal = Constant(1.0, (1e-3, 1e3)) * Matern(tuple(scales), (1e-2, 1e3))

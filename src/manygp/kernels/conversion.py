@@ -1,8 +1,9 @@
-"""scikit-learn's kernel objects as ours."""
+"""Converts scikit-learn's kernels to ours."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 from sklearn.gaussian_process import kernels as sk
@@ -27,42 +28,33 @@ def as_kernel(kernel: Any, n_features: int = 1) -> Kernel:
     Raises
     ------
     ValueError
-        Naming the kernel, or the part of it, that has no counterpart.
+        If the kernel, or a part of it, has no counterpart; the message names it.
     """
     if isinstance(kernel, Kernel):
         return kernel
-    if type(kernel) in (sk.Sum, sk.Product):
-        combine = Sum if type(kernel) is sk.Sum else Product
-        return combine(as_kernel(kernel.k1, n_features), as_kernel(kernel.k2, n_features))
-    if type(kernel) is sk.ConstantKernel:
-        return Constant(kernel.constant_value, _bounds(kernel, "constant_value"))
-    if type(kernel) is sk.WhiteKernel:
-        return White(kernel.noise_level, _bounds(kernel, "noise_level"))
-    if type(kernel) is sk.DotProduct:
-        return Linear(kernel.sigma_0, _bounds(kernel, "sigma_0"))
-    if type(kernel) is sk.RBF or (type(kernel) is sk.Matern and kernel.nu == np.inf):
-        return RBF(kernel.length_scale, _bounds(kernel, "length_scale"))
-    if type(kernel) is sk.Matern and kernel.nu in (0.5, 1.5, 2.5):
-        return Matern(kernel.length_scale, _bounds(kernel, "length_scale"), nu=kernel.nu)
-    if type(kernel) is sk.RationalQuadratic:
-        return RationalQuadratic(
-            kernel.length_scale,
-            kernel.alpha,
-            _bounds(kernel, "length_scale"),
-            _bounds(kernel, "alpha"),
-        )
-    if type(kernel) is sk.ExpSineSquared and n_features > 1:
+    convert = CONVERTERS.get(type(kernel), _refuse)
+    return convert(kernel, n_features)
+
+
+def _matern(kernel: Any, n_features: int) -> Kernel:
+    length_scale, bounds = _given(kernel, "length_scale")
+    if kernel.nu == np.inf:
+        return RBF(length_scale, bounds)
+    if kernel.nu not in (0.5, 1.5, 2.5):
+        _refuse(kernel, n_features)
+    return Matern(length_scale, bounds, nu=kernel.nu)
+
+
+def _periodic(kernel: Any, n_features: int) -> Kernel:
+    if n_features > 1:
         raise ValueError(
             f"the kernel {kernel!r} is not a covariance function on {n_features} columns; use "
             "manygp.kernels.Periodic, which multiplies over the columns"
         )
-    if type(kernel) is sk.ExpSineSquared:
-        return Periodic(
-            kernel.length_scale,
-            kernel.periodicity,
-            _bounds(kernel, "length_scale"),
-            _bounds(kernel, "periodicity"),
-        )
+    return Periodic(*_given(kernel, "length_scale", "periodicity"))
+
+
+def _refuse(kernel: Any, n_features: int) -> NoReturn:
     raise ValueError(
         f"the kernel {kernel!r} has no counterpart in manygp; use sums and products of Matern "
         "(nu 0.5, 1.5, 2.5), RBF, RationalQuadratic, Linear, Periodic, Constant and White from "
@@ -70,7 +62,30 @@ def as_kernel(kernel: Any, n_features: int = 1) -> Kernel:
     )
 
 
+# What makes ours from an object of exactly that class, for inputs of n columns.
+CONVERTERS: dict[type, Callable[[Any, int], Kernel]] = {
+    sk.Sum: lambda kernel, n: Sum(as_kernel(kernel.k1, n), as_kernel(kernel.k2, n)),
+    sk.Product: lambda kernel, n: Product(as_kernel(kernel.k1, n), as_kernel(kernel.k2, n)),
+    sk.ConstantKernel: lambda kernel, n: Constant(*_given(kernel, "constant_value")),
+    sk.WhiteKernel: lambda kernel, n: White(*_given(kernel, "noise_level")),
+    sk.DotProduct: lambda kernel, n: Linear(*_given(kernel, "sigma_0")),
+    sk.RBF: lambda kernel, n: RBF(*_given(kernel, "length_scale")),
+    sk.Matern: _matern,
+    sk.RationalQuadratic: lambda kernel, n: RationalQuadratic(
+        *_given(kernel, "length_scale", "alpha")
+    ),
+    sk.ExpSineSquared: _periodic,
+}
+
+
+def _given(kernel: Any, *parameters: str) -> list[Any]:
+    """The values of hyperparameters, and then their bounds."""
+    values = [getattr(kernel, parameter) for parameter in parameters]
+    return [*values, *(_bounds(kernel, parameter) for parameter in parameters)]
+
+
 def _bounds(kernel: Any, parameter: str) -> Any:
+    """One pair, or "fixed"; scikit-learn may have a pair for each element."""
     bounds = getattr(kernel, f"{parameter}_bounds")
     if isinstance(bounds, str):
         return bounds

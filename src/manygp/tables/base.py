@@ -17,12 +17,18 @@ import numpy.typing as npt
 
 from manygp.validation import check_integer
 
+# A piece of a table has at most this number of rows.
 BATCH_ROWS = 2**16
-# Of a wide table a piece has fewer rows, since text takes ten times the memory of a number.
+# A piece of a wide table has fewer rows, since text takes ten times the memory of a number.
 BATCH_CELLS = 2**20
+# Words that stand for a missing value.
 MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"})
-# Columns that are listed in a message, at most.
-LISTED = 30
+# A message names at most this number of columns,
+MOST_NAMES = 30
+# quotes at most this number of values,
+MOST_VALUES = 10
+# and shows at most this number of characters of a value.
+MOST_CHARACTERS = 40
 
 
 class Batch(NamedTuple):
@@ -31,12 +37,12 @@ class Batch(NamedTuple):
     Attributes
     ----------
     start : int
-        Rows of the table before it.
+        Number of rows of the table that come before these.
     columns : dict of str to ndarray of shape (N,)
         Floats (missing: NaN), bools, datetime64 (missing: NaT), or objects: stripped text,
         where `None` and the words of `MISSING` stand for a missing value.
     lines : ndarray of shape (N,), optional
-        The line of the file at which each row starts, if it is text.
+        The line of the file at which each row starts, if the file is text.
     """
 
     start: int
@@ -45,7 +51,7 @@ class Batch(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return len(next(iter(self.columns.values())))
 
     def place(self, index: int) -> str:
@@ -54,12 +60,13 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table on disk: its columns, and its rows in pieces as often as they are asked for."""
+class TableFile:
+    """A table on disk: its columns, and its rows in pieces, which can be read again and again."""
 
     path: Path
     names: tuple[str, ...]
-    # Of the columns' names and the most rows of a piece; may give no piece.
+    # Takes the names of columns and the largest number of rows of a piece; yields the pieces,
+    # none if the table has no rows.
     pieces: Callable[[tuple[str, ...], int], Iterator[Batch]]
 
     def check_column(self, name: str) -> None:
@@ -100,22 +107,34 @@ def is_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def bounded_rows(batch_rows: int, n_columns: int) -> int:
-    """`batch_rows`, or what a piece of so many columns may have at most."""
+    """The smaller of `batch_rows` and the number of rows that `BATCH_CELLS` allows."""
     return min(batch_rows, max(1, BATCH_CELLS // n_columns))
 
 
 def place_of(row: int, line: int | None) -> str:
-    """A row, counted from 1, and its line, if it has one."""
+    """A row, counted from 1, and its line, if the file has lines; row 0 is the header."""
     if row == 0:
         return f"line {line}"
     return f"row {row}" if line is None else f"row {row} (line {line})"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a message, not too many."""
-    shown = [n if n.isprintable() and n and "," not in n else repr(n) for n in names[:LISTED]]
-    more = [f"... ({len(names)} in all)"] if len(names) > LISTED else []
+    """Names of columns for a message, the first `MOST_NAMES` of them."""
+    shown = [n if n.isprintable() and n and "," not in n else repr(n) for n in names[:MOST_NAMES]]
+    more = [f"... ({len(names)} in all)"] if len(names) > MOST_NAMES else []
     return ", ".join([*shown, *more])
+
+
+def quoted(values: Sequence[str]) -> str:
+    """Values in quotes for a message, the first `MOST_VALUES` of them."""
+    more = ["..."] if len(values) > MOST_VALUES else []
+    return ", ".join([*map(repr, values[:MOST_VALUES]), *more])
+
+
+def shortened(value: Any) -> str:
+    """A value for a message, cut to `MOST_CHARACTERS`."""
+    text = repr(value) if isinstance(value, str | list | dict | None) else str(value)
+    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 3] + "..."
 
 
 def starts_with(path: Path, magic: bytes) -> bool:
@@ -124,8 +143,18 @@ def starts_with(path: Path, magic: bytes) -> bool:
         return file.read(len(magic)) == magic
 
 
-def refuse_ambiguous(path: Path, names: Sequence[str]) -> None:
-    """Refuse names that are there twice."""
+def refuse_repeated(what: str, names: Sequence[str], path: Path | None = None) -> None:
+    """Refuse names that occur twice.
+
+    Parameters
+    ----------
+    what : str
+        What has the names, for the message: "column".
+    names : sequence of str
+    path : path, optional
+        The file, for the message.
+    """
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
-        raise ValueError(f"{path}: more than one column is called {listed(twice)}")
+        place = "" if path is None else f"{path}: "
+        raise ValueError(f"{place}more than one {what} is called {listed(twice)}")

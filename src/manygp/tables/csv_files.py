@@ -13,23 +13,32 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from manygp.tables.base import Batch, Table, bounded_rows, place_of, refuse_ambiguous, starts_with
+from manygp.tables.base import (
+    Batch,
+    TableFile,
+    bounded_rows,
+    place_of,
+    refuse_repeated,
+    starts_with,
+)
 
-# A header with as many of one as of another is split at the one that names rarely hold.
+# Candidates for the delimiter. Where two give the same number of columns the first one counts:
+# names rarely hold it.
 DELIMITERS = ("\t", "|", ";", ",")
 
 
-def csv_table(path: Path) -> Table:
-    """A table whose first line names the columns, in UTF-8."""
-    names, delimiter = _header(path)
-    refuse_ambiguous(path, names)
-    return Table(path, names, partial(_csv_pieces, path, delimiter))
+def csv_table(path: Path) -> TableFile:
+    """The table of a CSV file in UTF-8 whose first line names the columns."""
+    names, delimiter = _names_and_delimiter(path)
+    refuse_repeated("column", names, path)
+    return TableFile(path, names, partial(_csv_pieces, path, delimiter))
 
 
-def _header(path: Path) -> tuple[tuple[str, ...], str]:
-    """The names of the columns, and the delimiter: the one that gives most of them."""
+def _names_and_delimiter(path: Path) -> tuple[tuple[str, ...], str]:
+    """The names of the columns, and the delimiter: the candidate that gives most names."""
     fields: list[str] = []
-    delimiter, failure = "", None
+    delimiter = ""
+    failure = None
     for candidate in DELIMITERS:
         try:
             _, found = next(_records(path, candidate), (0, []))
@@ -38,7 +47,7 @@ def _header(path: Path) -> tuple[tuple[str, ...], str]:
         else:
             if len(found) > len(fields):
                 fields, delimiter = found, candidate
-    if failure is not None and len(fields) < 2:  # names that the right delimiter cannot split
+    if failure is not None and len(fields) < 2:  # the right delimiter cannot split the names
         raise failure
     names = tuple(name.strip() for name in fields)
     if not names:
@@ -82,7 +91,7 @@ def _csv_pieces(
 
     for line, fields in records:
         lines.append(line)
-        rows.append([fields[j] for j in positions])  # a long text that nobody wants is not held
+        rows.append([fields[j] for j in positions])  # keeps no long text of other columns
         if len(rows) == batch_rows:
             yield batch()
             start += len(rows)
@@ -96,7 +105,7 @@ def _stripped(column: Iterable[str]) -> npt.NDArray[Any]:
 
 
 def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """First line and fields of the header and of each row; lines that are blank are skipped."""
+    """The first line and the fields of the header and of each row; blank lines are skipped."""
     with _open_text(path) as file:
         # Strict, since a quote at the wrong place would otherwise join rows in silence.
         reader = csv.reader(
@@ -131,7 +140,7 @@ def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _open_text(path: Path) -> TextIO:
-    # Bytes that are no text are let through here, and refused with their line afterwards.
+    # Bytes that are no text pass here; `_checked_lines` refuses them, and their line is known.
     how = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
     opened: Any = gzip.open if starts_with(path, b"\x1f\x8b") else open
     file: TextIO = opened(path, "rt", **how)
@@ -142,7 +151,7 @@ def _checked_lines(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         if "\0" in line:
             raise UnicodeError("holds a NUL byte; this is not a text file in UTF-8")
-        if not line.isascii():  # which costs no look at the characters
+        if not line.isascii():  # a flag of the string: no character is looked at
             try:
                 line.encode()
             except UnicodeEncodeError:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
@@ -12,18 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import Array
-from manygp.tables.base import MISSING, Batch, is_missing
+from manygp.tables.base import MISSING, Batch, is_missing, quoted, refuse_repeated, shortened
 
-KINDS = ("number", "category", "date")
-# Categories that a message lists, and characters of a value that it shows, at most.
-LISTED = 10
-SHOWN = 40
+COLUMN_KINDS = ("number", "category", "date")
 MISSING_VALUE = "the value is missing; look for all missing values, and fill or drop them"
+# Dates are days since then.
 EPOCH = np.datetime64("1970-01-01")
 
 
 class Column(NamedTuple):
-    """What a column of the training table holds; `categories` are sorted text."""
+    """What a column of the training table holds: one of `COLUMN_KINDS`, and sorted categories."""
 
     name: str
     kind: str
@@ -31,7 +27,7 @@ class Column(NamedTuple):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the columns of numbers that it becomes; one is enough for two categories."""
+        """Names of the features that it becomes; for two categories one feature is enough."""
         if self.kind != "category":
             return (self.name,)
         shown = self.categories[1:] if len(self.categories) == 2 else self.categories
@@ -57,7 +53,7 @@ class Encoding(NamedTuple):
         return tuple(column.name for column in self.columns)
 
     def apply(self, batch: Batch) -> Array:
-        """The rows of a batch as features (N, d); what cannot be one is refused with its place."""
+        """The rows of a batch as features (N, d); a bad value is refused, and its place named."""
         X = np.empty((batch.n_rows, len(self.names)))
         start = 0
         for column in self.columns:
@@ -67,7 +63,7 @@ class Encoding(NamedTuple):
         return X
 
     def to_json(self) -> list[dict[str, Any]]:
-        """As lists, dicts and text."""
+        """The encoding as lists, dicts and text."""
         return [
             {"name": column.name, "kind": column.kind}
             | ({"categories": list(column.categories)} if column.kind == "category" else {})
@@ -76,23 +72,23 @@ class Encoding(NamedTuple):
 
     @classmethod
     def from_json(cls, columns: Any) -> Encoding:
-        """Of what `to_json` gave; anything else is a ValueError."""
+        """The encoding that `to_json` has written; anything else is a ValueError."""
         if not isinstance(columns, list) or not columns:
-            raise ValueError(f"an encoding is a list of columns, not {_shown(columns)}")
+            raise ValueError(f"an encoding is a list of columns, not {shortened(columns)}")
         encoding = cls(tuple(_column_from_json(column) for column in columns))
-        refuse_repeated("columns of the encoding", encoding.column_names)
+        refuse_repeated("column of the encoding", encoding.column_names)
         return encoding
 
 
 class Refusal(ValueError):
-    """Of a value; the file is still to be named."""
+    """A value cannot be encoded; the message does not name the file yet."""
 
 
 def as_numbers(values: npt.NDArray[Any]) -> Array | None:
     """All values as floats, or None if one is not a finite number."""
     if values.dtype.kind == "O":
         try:
-            if "_" in "".join(values):  # float takes 1_000
+            if "_" in "".join(values):  # float() would read 1_000
                 return None
             values = values.astype(np.float64)
         except (TypeError, ValueError):
@@ -124,7 +120,7 @@ def as_days(values: npt.NDArray[Any]) -> Array | None:
 
 
 def first_undated(values: npt.NDArray[Any]) -> int:
-    """The place of the first value that is not a date."""
+    """The index of the first value that is not a date."""
     return next(i for i in range(len(values)) if as_days(values[i : i + 1]) is None)
 
 
@@ -158,9 +154,8 @@ def _encode_categories(column: Column, batch: Batch) -> Array:
     codes = np.array([code.get(text, -1) for text in map(str, values.tolist())], dtype=np.intp)
     if codes.min() < 0:
         first = int(codes.argmin())
-        more = ", ..." if len(code) > LISTED else ""
-        known = ", ".join(map(repr, column.categories[:LISTED])) + more
-        why = f"{_shown(values[first])} is not one of the {len(code)} known categories: {known}"
+        known = f"one of the {len(code)} known categories: {quoted(column.categories)}"
+        why = f"{shortened(values[first])} is not {known}"
         _refuse_value(column.name, batch, first, why)
     return np.eye(len(code))[:, -len(column.features) :][codes]
 
@@ -183,13 +178,13 @@ def refuse(name: str, batch: Batch, index: int, why: str) -> NoReturn:
 
 
 def at(name: str, batch: Batch, index: int) -> str:
-    """Where a value is."""
+    """The place of a value, for the beginning of a message."""
     return f"column {name!r}, {batch.place(index)}: "
 
 
 def why_not_number(value: Any) -> str:
-    """What a value is that is not a number."""
-    shown, text = _shown(value), str(value)
+    """A sentence on a value that is not a number."""
+    shown, text = shortened(value), str(value)
     try:
         infinite = "_" not in text and math.isinf(float(text))
     except ValueError:
@@ -203,42 +198,35 @@ def why_not_number(value: Any) -> str:
 
 
 def why_not_date(value: Any) -> str:
-    """What a value is that is not a date."""
-    return f"{_shown(value)} is not a date such as 2024-12-31 or 2024-12-31T23:59"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, str | list | dict | None) else str(value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+    """A sentence on a value that is not a date."""
+    return f"{shortened(value)} is not a date such as 2024-12-31 or 2024-12-31T23:59"
 
 
 def _column_from_json(column: Any) -> Column:
     if not isinstance(column, dict):
-        raise ValueError(f"a column of an encoding is an object, not {_shown(column)}")
+        raise ValueError(f"a column of an encoding is an object, not {shortened(column)}")
     name, kind = column.get("name"), column.get("kind")
     if not isinstance(name, str) or not name:
-        raise ValueError(f"the name of a column is text, not {_shown(name)}")
-    if kind not in KINDS:
-        raise ValueError(f"column {name!r}: the kind is one of {', '.join(KINDS)}, not {kind!r}")
+        raise ValueError(f"the name of a column is text, not {shortened(name)}")
+    if kind not in COLUMN_KINDS:
+        raise ValueError(
+            f"column {name!r}: the kind is one of {', '.join(COLUMN_KINDS)}, not {kind!r}"
+        )
     keys = {"name", "kind"} | ({"categories"} if kind == "category" else set())
     if set(column) != keys:
         raise ValueError(
             f"column {name!r} has the entries {sorted(map(str, column))}, not {sorted(keys)}"
         )
-    categories = column.get("categories", [])
-    is_text = isinstance(categories, list) and all(
-        isinstance(category, str) and category not in MISSING for category in categories
-    )
-    if not is_text or (kind == "category" and not categories):
+    if kind != "category":
+        return Column(name, kind)
+    return Column(name, kind, _categories_from_json(name, column["categories"]))
+
+
+def _categories_from_json(name: str, categories: Any) -> tuple[str, ...]:
+    is_list = isinstance(categories, list) and categories
+    if not is_list or not all(isinstance(one, str) and one not in MISSING for one in categories):
         raise ValueError(
-            f"the categories of column {name!r} are a list of text, not {_shown(categories)}"
+            f"the categories of column {name!r} are a list of text, not {shortened(categories)}"
         )
-    refuse_repeated(f"categories of column {name!r}", categories)
-    return Column(name, kind, tuple(categories))
-
-
-def refuse_repeated(what: str, names: Sequence[str]) -> None:
-    """Refuse names that are there twice."""
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise ValueError(f"the {what} are named more than once: {', '.join(map(repr, twice))}")
+    refuse_repeated(f"category of column {name!r}", categories)
+    return tuple(categories)

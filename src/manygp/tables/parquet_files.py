@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manygp.tables.base import Batch, Table, bounded_rows, refuse_ambiguous
+from manygp.tables.base import Batch, TableFile, bounded_rows, refuse_repeated
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 
 
-def parquet_table(path: Path) -> Table:
-    """A table in a Parquet file."""
+def parquet_table(path: Path) -> TableFile:
+    """The table of a Parquet file."""
     with open_parquet(path) as file:
         # pandas keeps the numbers of rows that were filtered or shuffled under such names.
         names = tuple(
@@ -27,12 +27,12 @@ def parquet_table(path: Path) -> Table:
         )
     if not names:
         raise ValueError(f"{path} has no columns")
-    refuse_ambiguous(path, names)
-    return Table(path, names, partial(_parquet_pieces, path))
+    refuse_repeated("column", names, path)
+    return TableFile(path, names, partial(_parquet_pieces, path))
 
 
 def open_parquet(path: Path) -> Any:
-    """The file, of pyarrow; the caller closes it."""
+    """Open a file with pyarrow; the caller closes it."""
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -40,7 +40,7 @@ def open_parquet(path: Path) -> Any:
     try:
         return pyarrow.parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:
-        if getattr(error, "errno", None):  # no such file, or not ours to read
+        if getattr(error, "errno", None):  # there is no such file, or no permission to read it
             raise
         raise ValueError(f"{path} is not a readable Parquet file: {error}") from error
 
@@ -71,7 +71,7 @@ def _parquet_pieces(path: Path, columns: tuple[str, ...], batch_rows: int) -> It
 
 
 def is_numeric(kind: Any) -> bool:
-    """Whether a type of pyarrow is of numbers."""
+    """Whether values of a pyarrow type are numbers."""
     from pyarrow import types
 
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
@@ -104,7 +104,7 @@ def _from_arrow(column: Any) -> npt.NDArray[Any]:
     if types.is_boolean(column.type):
         if values.dtype == bool:
             return values
-        # With holes they are objects; as text they cannot be taken for numbers.
+        # Bools with missing values are objects; as text nobody takes them for numbers.
         return np.array([v if v is None else str(v) for v in values], dtype=object)
     if is_numeric(column.type) or types.is_null(column.type):
         return np.asarray(values, dtype=np.float64)

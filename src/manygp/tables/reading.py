@@ -1,4 +1,4 @@
-"""Table files of all kinds to arrays."""
+"""Opens tables of all formats, and reads Parquet files of numbers into arrays."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 import numpy as np
 
 from manygp.arrays import Array
-from manygp.tables.base import BATCH_ROWS, Batch, Table, is_missing, starts_with
+from manygp.tables.base import BATCH_ROWS, Batch, TableFile, is_missing, starts_with
 from manygp.tables.csv_files import csv_table
 from manygp.tables.parquet_files import PARQUET_SUFFIXES, is_numeric, open_parquet, parquet_table
 
 
-def open_table(path: str | PathLike[str]) -> Table:
+def open_table(path: str | PathLike[str]) -> TableFile:
     """Find out the format and the columns of a table.
 
-    Parquet is known by its ending (.parquet, .pq) or its first bytes, and gzip by its first
-    bytes. All else is taken for CSV in UTF-8, whose first line names the columns, split at
-    commas, semicolons, tabs or bars.
+    A Parquet file is known by its ending (.parquet, .pq) or its first bytes, a gzipped one by its
+    first bytes. Any other file is taken for CSV in UTF-8: its first line names the columns, which
+    are separated by commas, semicolons, tabs or bars.
     """
     path = Path(path)
     if not path.exists():
@@ -45,7 +45,7 @@ class Rows(NamedTuple):
 def read_parquet(
     path: str | PathLike[str], target: str, columns: Sequence[str] | None = None
 ) -> Rows:
-    """Read a Parquet file without holding more of it than one piece beside the arrays.
+    """Read a Parquet file into arrays; beside these, memory holds one piece of the file.
 
     Parameters
     ----------
@@ -73,21 +73,21 @@ def read_parquet(
 def parquet_batches(
     path: str | PathLike[str], columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
 ) -> Iterator[Array]:
-    """Pieces (N, d) of a Parquet file that may be larger than memory, in its order.
+    """Read pieces (N, d) of a Parquet file, in its order; it may be larger than memory.
 
     Parameters
     ----------
     path : path
     columns : sequence of str, optional
-        By default all.
+        The columns of a piece; by default all.
     batch_rows : int
-        Rows of a piece, at most.
+        The largest number of rows of a piece.
     """
     table = parquet_table(Path(path))
     return _number_pieces(table, list(columns or table.names), batch_rows)
 
 
-def _number_pieces(table: Table, columns: Sequence[str], batch_rows: int) -> Iterator[Array]:
+def _number_pieces(table: TableFile, columns: Sequence[str], batch_rows: int) -> Iterator[Array]:
     """Pieces (N, d) of columns of numbers or bools; others are refused before reading."""
     from pyarrow import types
 

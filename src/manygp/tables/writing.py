@@ -1,4 +1,4 @@
-"""Columns of numbers to CSV or Parquet, piece by piece."""
+"""Writes columns of numbers to CSV or Parquet, piece by piece."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ Write = Callable[[Array], None]
 
 @contextmanager
 def open_writer(path: str | PathLike[str], names: Sequence[str]) -> Iterator[Write]:
-    """A function that adds rows to a table, which is there when all of it is written.
+    """Open a table to write; gives a function that adds rows.
+
+    The file appears when all of it is written.
 
     Parameters
     ----------
     path : path
-        Parquet by its suffix, else CSV, gzipped where it ends with .gz; "-" is standard output.
+        A name that ends with .parquet or .pq makes a Parquet file, any other CSV, gzipped if it
+        ends with .gz; "-" is standard output, as CSV.
     names : sequence of str
-        The columns. The function takes arrays of shape (columns, N).
+        Names of the columns. The function takes arrays of shape (columns, N).
     """
     with ExitStack() as stack:
         if str(path) == "-":
