@@ -30,7 +30,7 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from manygp import load, settings
+from manygp import load
 from manygp.committee.committee import BLOCK_NUMBERS, BLOCK_ROWS
 from manygp.gp import likelihood
 from manygp.gp.expert import SMALLEST_VARIANCE
@@ -43,7 +43,7 @@ from manygp.runtime import files
 from manygp.runtime.parallel import n_workers
 from manygp.storage import container
 from manygp.storage.container import ModelFileError
-from manygp.training import budget, fitting, search
+from manygp.training import builder, fitting, pipeline
 from manygp.training.checkpoint import FITS
 from small import OWN, QUERIES, X, answers, assert_sound, choosing, model, spoilt, y
 
@@ -617,17 +617,17 @@ def test_43_memory_is_estimated_before_the_work(capsys):
     fitted = model(kernel=FIXED, partition=partition, verbose=True).fit(X, y)
     assert re.search(r"60 rows; experts of 20 rows.* about \S+ s and \S+ GB", said[0])
     factors = sum(expert.whitener.nbytes for expert in fitted.experts_)
-    assert factors < fitted.plan_.bytes - budget.INTERPRETER < 100 * factors
+    assert factors < fitted.plan_.bytes - builder.INTERPRETER < 100 * factors
 
 
 def test_43_what_is_larger_than_memory_is_refused_before_the_work(monkeypatch):
-    monkeypatch.setattr(settings, "physical_memory", lambda: budget.INTERPRETER + 1e4)
+    monkeypatch.setattr(pipeline, "physical_memory", lambda: builder.INTERPRETER + 1e4)
     with pytest.raises(MemoryError, match=r"experts of 60 rows would take .* points_per_expert"):
         model(kernel=FIXED, points_per_expert=60, partition=no_work).fit(X, y)
 
 
 def test_43_overlaps_whose_factors_are_too_large_are_not_tried(monkeypatch):
-    monkeypatch.setattr(search, "LARGEST_FACTORS", 8 * 3 * (2 * 20) ** 2)
+    monkeypatch.setattr(builder, "LARGEST_FACTORS", 8 * 3 * (2 * 20) ** 2)
     fitted = choosing().fit(X, y)
     assert max(fitted.plan_.overlaps) == 1
     assert max(len(expert.rows) for expert in fitted.experts_) <= 40
@@ -669,7 +669,7 @@ KILLED = """
 import os, sys, time
 import numpy as np
 from manygp import ManyGPRegressor
-from manygp.training import fitting
+from manygp.training import builder, fitting, pipeline
 data, folder, workers = sys.argv[1:]
 fitting.WORTH_PROCESSES, fitting.FIRST_EXPERTS, fitting.BATCH_EXPERTS = -1.0, 1, 2
 fit_batch = fitting._fit_batch

@@ -92,7 +92,7 @@ class FittedModel:
 
         What these leave open is what `fit` has chosen, if it was chosen for the same settings.
         """
-        space, committee = settings.search_space(), self.committee
+        space, committee = settings.search_space, self.committee
         rules = space.first_rules
         if committee.is_single:
             calibration = none if space.recalibrate else rules.calibration

@@ -239,8 +239,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
             identity = identity_of(settings, X, Y, prepared.data.alpha, prepared.columns)
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
-        shown = progress.bar if settings.verbose else progress.silent
-        run = Run(settings.n_jobs, shown, checkpoint)
+        run = Run(settings.n_jobs, progress.bar if settings.verbose else None, checkpoint)
         self._model = train(settings, prepared, seed, run, begin)
         return self
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -117,8 +118,7 @@ class Settings:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        self.search_space()
-        self.partitioner()
+        _ = self.search_space, self.partitioner  # names that are wrong are refused
         if self.prior_mean not in (None, *PRIOR_MEANS):
             known = ", ".join(PRIOR_MEANS)
             raise ValueError(f"prior_mean must be one of None, {known}, not {self.prior_mean!r}")
@@ -130,7 +130,7 @@ class Settings:
     @property
     def parameters(self) -> dict[str, Any]:
         """All parameters by name."""
-        return dict(vars(self))
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
     def rule_parameters(self) -> dict[str, Any]:
@@ -145,10 +145,11 @@ class Settings:
     @property
     def shared_kernels(self) -> int:
         """How many shared kernels are fitted: none, one, or a second one to choose from."""
-        if isinstance(self.hyperparameters, str) and self.hyperparameters == "auto":
+        if _is_auto(self.hyperparameters):
             return 2
-        return int(self._shrinkages(Needs())[0] != 0.0)
+        return int(self.search_space.shrinkages[0] != 0.0)
 
+    @property
     def partitioner(self) -> Partitioner:
         """The function that partitions the rows."""
         found: Partitioner = rule_named("partition", self.partition, PARTITIONS)
@@ -164,9 +165,10 @@ class Settings:
 
     def constant_mean(self, *, several: bool) -> bool:
         """Whether experts fit a constant prior mean: by default where there are several."""
-        default = several and not self.search_space().needs.dependence
+        default = several and not self.search_space.needs.dependence
         return PRIOR_MEANS.get(self.prior_mean, default)
 
+    @cached_property
     def search_space(self) -> SearchSpace:
         """What the parameters leave to choose."""
         aggregation = rule_named("aggregation", self.aggregation, AGGREGATIONS)

@@ -53,11 +53,11 @@ class Asked:
         self.pairs, self.rows = set(), {}
         original = committee.predict_expert
 
-        def spy(expert, rows, *arguments):
+        def spy(expert, rows, *arguments, **options):
             for row in rows:
                 self.pairs.add((id(expert), row.tobytes()))
                 self.rows[id(expert)] = len(expert.X)
-            return original(expert, rows, *arguments)
+            return original(expert, rows, *arguments, **options)
 
         monkeypatch.setattr(committee, "predict_expert", spy)
 

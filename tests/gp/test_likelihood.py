@@ -237,7 +237,7 @@ def test_zero_prior_variance_gives_next_to_no_variance_and_the_prior_mean():
     assert 0 < variance[0] <= prior[0] < 1e-150
 
 
-START = Constant(1.0) * Matern(1.0) + White(1.0)
+START = split_noise(Constant(1.0) * Matern(1.0) + White(1.0))
 
 
 @pytest.fixture(scope="module")
@@ -261,14 +261,14 @@ def test_the_gradient_vanishes_at_the_optimum(likelihood):
 
 
 def test_bounds_hold_and_a_start_outside_them_is_moved_inside(likelihood):
-    kernel = Constant(50.0, (0.1, 2.0)) * Matern(1.0, (0.8, 3.0)) + White(1.0)
+    kernel = split_noise(Constant(50.0, (0.1, 2.0)) * Matern(1.0, (0.8, 3.0)) + White(1.0))
     best = maximised(likelihood, kernel, [0.0] * 3)
     assert np.all(best.theta >= kernel.bounds[:, 0] - 1e-12)
     assert np.all(best.theta <= kernel.bounds[:, 1] + 1e-12)
 
 
 def test_fixed_hyperparameters_stay(likelihood):
-    kernel = Constant(1.3, FIXED) * Matern(1.0) + White(1.0)
+    kernel = split_noise(Constant(1.3, FIXED) * Matern(1.0) + White(1.0))
     best = maximised(likelihood, kernel, [0.0] * 2)
     assert best.signal.left == kernel.signal.left
     assert np.all(best.theta != kernel.theta)
@@ -282,14 +282,16 @@ def test_further_starts_never_make_it_worse(likelihood):
     assert values[1] >= values[0]
 
 
-def test_a_pull_balances_the_likelihood(likelihood):
+def test_shrinkage_balances_the_likelihood(likelihood):
     best = maximised(likelihood, START, [30.0] * 3)
     gradient = likelihood.value_and_gradient(best)[1]
     assert_allclose(gradient, 30.0 * (best.theta - START.theta), atol=0.05)
 
 
 @pytest.mark.parametrize("infinite", [1e9, np.inf])
-def test_an_infinite_pull_on_one_hyperparameter_holds_it_and_frees_the_rest(likelihood, infinite):
+def test_infinite_shrinkage_of_one_hyperparameter_holds_it_and_frees_the_rest(
+    likelihood, infinite
+):
     best = maximised(likelihood, START, [infinite, 0.0, 0.0])
     assert_allclose(best.theta[0], START.theta[0], atol=1e-6)
     assert np.all(np.abs(best.theta[1:] - START.theta[1:]) > 0.1)

@@ -151,7 +151,7 @@ def test_kmeans_leaves_out_empty_clusters_and_sends_tiny_ones_to_the_nearest_cen
     centres = np.array([[0.0], [10.0], [12.0], [12.1]])  # many rows, many, one, none
     labels = np.repeat([0, 1, 2], [30, 30, 1])
     X = centres[labels] + np.linspace(0, 0.1, 61)[:, None]
-    monkeypatch.setattr(partition, "kmeans2", lambda X, k, **_: (centres, labels.copy()))
+    monkeypatch.setattr("scipy.cluster.vq.kmeans2", lambda X, k, **_: (centres, labels.copy()))
     first, second = partition.kmeans(X, 4, np.random.default_rng(0))
     assert_array_equal(first, np.arange(30))
     assert_array_equal(second, np.arange(30, 61))

@@ -26,6 +26,7 @@ import manygp
 from manygp import ManyGPRegressor, ModelFileError
 from manygp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
 from manygp.kernels.conversion import as_kernel
+from manygp.kernels.text import parse_kernel
 from manygp.rules.aggregation import AGGREGATIONS, rbcm
 from manygp.rules.calibration import Information
 from manygp.rules.labels import LABELS
@@ -423,7 +424,7 @@ def test_a_file_is_a_header_of_json_and_plain_arrays(path):
     assert metadata.keys() == {"format", "sha256", "manifest"}
     assert metadata["sha256"] == hashlib.sha256(metadata["manifest"].encode()).hexdigest()
     manifest = json.loads(metadata["manifest"])
-    assert manifest["schema"] == 1
+    assert manifest["schema"] == 2
     assert manifest["columns"] == 2
     assert "Matern(length_scale=" in manifest["kernel"]
     assert manifest["parameters"].keys() == ManyGPRegressor().get_params(deep=False).keys()
@@ -636,9 +637,9 @@ def lying(tmp_path, described, data=b"", **manifest):
 
 def test_a_newer_file_is_refused_with_advice(tmp_path):
     path = lying(tmp_path, {})
-    path.write_bytes(packed('{"schema": 2, "of": "later"}', {}))
+    path.write_bytes(packed('{"schema": 3, "of": "later"}', {}))
     said = refused(path, "newer manygp")
-    assert "schema 2; this one reads up to 1" in said
+    assert "schema 3; this one reads up to 2" in said
     assert "pip install -U" in said
 
 
@@ -1111,28 +1112,58 @@ def test_experts_that_cannot_be_are_refused(tmp_path, sources, unsynced):
     refused(path, "its experts are not as many as it says")
 
 
+def with_kernels(manifest, kernel):
+    """The manifest with another fitted kernel, and the one with another parameter `kernel`."""
+    parameters = {**manifest["parameters"], "kernel": {"kernel": kernel}}
+    return {**manifest, "kernel": kernel}, {**manifest, "parameters": parameters}
+
+
 @pytest.mark.parametrize(
     "kernel",
-    ["__import__('os').system('touch bang')", "RBF()", "White()", "RBF() + RBF()", "2", "",
-     "RBF() * White() + White()", "White() + RBF()", "RBF() + (Linear() + White())",
-     "RBF((1, 2, 3)) + White()", "Constant((1, 2)) + White()", "open('bang', 'w')", "RBF(1e999)",
-     "RBF() + " * 300 + "White()", "(" * 10**4, "RBF(0, 'fixed') + White(1, 'fixed')",
-     "RBF(1e-300, 'fixed') + White(0, 'fixed')", "RBF(1e300, 'fixed') + White(0, 'fixed')",
-     "1e308 * RBF() + White(1e308, 'fixed')", "Linear(1e200, 'fixed') + White(1, 'fixed')",
-     "Periodic(1e-200, 1e-200) + White()", "Periodic(1e200, 1e200, 'fixed', 'fixed') + White()",
-     "RationalQuadratic(1e-200, 1e200, 'fixed', 'fixed') + White(1e-300, 'fixed')",
-     "Constant(0, 'fixed') * RBF(1, 'fixed') + White(0, 'fixed')"],
+    ["__import__('os').system('touch bang')", "open('bang', 'w')", "White()", "2", "",
+     "RBF() * White() + White()", "RBF((1, 2, 3)) + White()", "Constant((1, 2)) + White()",
+     "RBF(1e999)", "RBF() + " * 300 + "White()", "(" * 10**4,
+     "RBF(0, 'fixed') + White(1, 'fixed')"],
     ids=lambda text: text[:30],
 )  # fmt: skip
 def test_kernels_that_cannot_be_are_refused(tmp_path, sources, kernel, monkeypatch, unsynced):
     monkeypatch.chdir(tmp_path)
     for manifest, arrays in sources.values():
-        container.write("model.gp", {**manifest, "kernel": kernel}, arrays)
-        verdict("model.gp")
-        parameters = {**manifest["parameters"], "kernel": {"kernel": kernel}}
-        container.write("model.gp", {**manifest, "parameters": parameters}, arrays)
-        verdict("model.gp")
+        for changed in with_kernels(manifest, kernel):
+            container.write("model.gp", changed, arrays)
+            refused("model.gp")
     assert os.listdir(tmp_path) == ["model.gp"]
+
+
+@pytest.mark.parametrize(
+    "kernel", ["RBF()", "RBF() + RBF()", "White() + RBF()", "RBF() + (Linear() + White())"]
+)
+def test_a_fitted_kernel_is_a_signal_and_its_noise(tmp_path, sources, kernel, unsynced):
+    path = tmp_path / "model.gp"
+    for manifest, arrays in sources.values():
+        fitted, parameter = with_kernels(manifest, kernel)
+        container.write(path, fitted, arrays)
+        refused(path, "its kernel does not end with its noise")
+        container.write(path, parameter, arrays)
+        assert manygp.load(path).kernel == parse_kernel(kernel)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    ["RBF(1e-300, 'fixed') + White(0, 'fixed')", "RBF(1e300, 'fixed') + White(0, 'fixed')",
+     "1e308 * RBF() + White(1e308, 'fixed')", "Linear(1e200, 'fixed') + White(1, 'fixed')",
+     "Periodic(1e-200, 1e-200) + White()", "Periodic(1e200, 1e200, 'fixed', 'fixed') + White()",
+     "RationalQuadratic(1e-200, 1e200, 'fixed', 'fixed') + White(1e-300, 'fixed')",
+     "Constant(0, 'fixed') * RBF(1, 'fixed') + White(0, 'fixed')"],
+)  # fmt: skip
+def test_kernels_of_any_size_are_refused_or_answer(tmp_path, sources, kernel, unsynced):
+    path = tmp_path / "model.gp"
+    for manifest, arrays in sources.values():
+        fitted, parameter = with_kernels(manifest, kernel)
+        container.write(path, fitted, arrays)
+        verdict(path)
+        container.write(path, parameter, arrays)
+        assert manygp.load(path).kernel == parse_kernel(kernel)  # fit would say what is wrong
 
 
 @pytest.mark.parametrize(

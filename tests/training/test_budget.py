@@ -17,7 +17,7 @@ from manygp.kernels.base import split_noise
 from manygp.rules.labels import LABELS
 from manygp.rules.partition import PARTITIONS
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, SHRINKAGES, Settings
-from manygp.training import budget, pipeline, search
+from manygp.training import budget, builder, pipeline, search
 from manygp.training.budget import (
     LEAST_POINTS,
     PLANNED,
@@ -43,7 +43,7 @@ for array in (X, y, TWO, QUERIES):
 FREE = split_noise(Constant(1.0) * Matern(0.8, (0.05, 20.0), nu=1.5) + White(0.05))
 FIXED = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
 DATA = TrainingData(X, ((y - y.mean()) / y.std())[:, None], np.zeros(150), True)
-SPACE = Settings().search_space()
+SPACE = Settings().search_space
 WHOLE = Plan(200, SHRINKAGE_LADDER, OVERLAP_LADDER, 1000, 2)
 # A machine on which an evaluation takes 8 s for 1,000 rows, and n^3 of that for others.
 CUBIC = Costs(np.array([1.0, 1000.0]), np.array([8e-9, 8.0]))
@@ -218,7 +218,7 @@ def test_memory_holds_the_factors(overlap):
 def test_overlaps_that_do_not_fit_into_memory_cost_nothing(monkeypatch, n_kept):
     expected = cost(WHOLE._replace(overlaps=OVERLAP_LADDER[:n_kept]))
     largest = 8 * 100 * (200 * (1 + OVERLAP_LADDER[n_kept - 1])) ** 2
-    monkeypatch.setattr(search, "LARGEST_FACTORS", largest)
+    monkeypatch.setattr(builder, "LARGEST_FACTORS", largest)
     assert (cost().seconds, cost().bytes) == (expected.seconds, expected.bytes)
 
 

@@ -18,10 +18,11 @@ from manygp.rules.labels import LABELS
 from manygp.rules.partition import PARTITIONS
 from manygp.rules.weighting import TEMPERED
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, STRENGTHS, Settings
-from manygp.training import builder, pipeline, scores, search
-from manygp.training.builder import Builder
+from manygp.training import builder, pipeline, search
+from manygp.training.builder import Builder, affordable
 from manygp.training.fitting import Run
-from manygp.training.search import _gains, _recalibrate, affordable, prefers
+from manygp.training.recalibration import recalibrate
+from manygp.training.search import _gains, prefers
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (150, 2))
@@ -265,7 +266,7 @@ def typical(true_variance, variance):
 
 def test_data_of_the_model_are_not_recalibrated():
     variance = np.geomspace(0.01, 1.0, 10)
-    assert _recalibrate(*typical(variance, variance), []) == Recalibration()
+    assert recalibrate(*typical(variance, variance), []) == Recalibration()
 
 
 def test_data_drawn_from_the_model_are_hardly_recalibrated():
@@ -273,7 +274,7 @@ def test_data_drawn_from_the_model_are_hardly_recalibrated():
     for seed in range(60):
         draw = np.random.default_rng(seed)
         variance = np.exp(draw.normal(size=500))
-        found = _recalibrate(variance * draw.normal(size=(1, 500)) ** 2, variance, [])
+        found = recalibrate(variance * draw.normal(size=(1, 500)) ** 2, variance, [])
         kept += found == Recalibration()
         # Four standard errors.
         assert abs(found.scale - 1) < 4 * np.sqrt(2 / 500)
@@ -283,14 +284,14 @@ def test_data_drawn_from_the_model_are_hardly_recalibrated():
 
 def test_a_variance_that_is_four_times_larger_is_learned():
     variance = np.geomspace(0.01, 1.0, 10)
-    found = _recalibrate(*typical(4 * variance, variance), [])
+    found = recalibrate(*typical(4 * variance, variance), [])
     assert found.scale == pytest.approx(4, rel=1e-6)
     assert found.power == 1
     assert_allclose(found(variance), found.scale)
     for seed in range(5):
         draw = np.random.default_rng(seed)
         variance = np.exp(draw.normal(size=500))
-        found = _recalibrate(4 * variance * draw.normal(size=(1, 500)) ** 2, variance, [])
+        found = recalibrate(4 * variance * draw.normal(size=(1, 500)) ** 2, variance, [])
         assert found.scale == pytest.approx(4, rel=4 * np.sqrt(2 / 500))
         assert found.power == pytest.approx(1, abs=4 * np.sqrt(2 / 500))
 
@@ -299,12 +300,12 @@ def test_a_variance_that_is_four_times_larger_is_learned():
 @pytest.mark.parametrize("c", [0.1, 3.0])
 def test_a_power_of_the_variance_is_learned(c, power):
     variance = np.geomspace(0.05, 0.8, 10)
-    found = _recalibrate(*typical(c * variance**power, variance), [])
+    found = recalibrate(*typical(c * variance**power, variance), [])
     assert found.power == pytest.approx(power, abs=1e-3)
     assert_allclose(found(variance) * variance, c * variance**power, rtol=1e-3)
     draw = np.random.default_rng(0)
     variance = np.exp(draw.normal(size=500))
-    found = _recalibrate(c * variance**power * draw.normal(size=(1, 500)) ** 2, variance, [])
+    found = recalibrate(c * variance**power * draw.normal(size=(1, 500)) ** 2, variance, [])
     assert found.power == pytest.approx(power, abs=4 * np.sqrt(2 / 500))
 
 
@@ -312,7 +313,7 @@ def test_the_recalibration_of_two_targets_is_that_of_both():
     variance = np.geomspace(0.01, 1.0, 10)
     (first,), repeated = typical(2 * variance, variance)
     (second,), _ = typical(6 * variance, variance)
-    found = _recalibrate(np.array([first, second]), repeated, [])
+    found = recalibrate(np.array([first, second]), repeated, [])
     assert found.scale == pytest.approx(4, rel=1e-6)
 
 
@@ -324,7 +325,7 @@ def test_a_scale_and_a_power_are_reported_with_their_nll():
         (3 * variance**2, False, False),
     ):
         found = []
-        _recalibrate(*typical(true, variance), found)
+        recalibrate(*typical(true, variance), found)
         assert [one.parameter for one in found] == ["scale", "scale", "power", "power"]
         assert [one.chosen for one in found] == [
             chosen_scale, not chosen_scale, chosen_power, not chosen_power,
@@ -449,17 +450,17 @@ def test_committees_are_compared_on_rows_that_did_not_teach_them(monkeypatch):
     model(overlap=0, temperature=3.0, calibration="none", routing=3, hyperparameters="auto").fit(
         X, y
     )
-    n_climbed = 1 + 3 * scores.FOLDS  # the shared kernel needs no folds, three shrinkages do
+    n_climbed = 1 + 3 * search.FOLDS  # the shared kernel needs no folds, three shrinkages do
     finite = [
         (rows, left_out)
         for (shrinkage, rows), left_out in scored[:n_climbed]
         if np.isfinite(shrinkage)
     ]
-    assert len(finite) >= scores.FOLDS
+    assert len(finite) >= search.FOLDS
     for rows, left_out in finite:
         assert len(np.intersect1d(rows, left_out)) == 0
         assert_array_equal(np.sort(np.concatenate([rows, left_out])), np.arange(150))
-    together = np.concatenate([left_out for _, left_out in finite[: scores.FOLDS]])
+    together = np.concatenate([left_out for _, left_out in finite[: search.FOLDS]])
     assert_array_equal(np.sort(together), np.arange(150))
 
 
@@ -518,12 +519,12 @@ def test_an_overlap_beyond_all_rows_is_all_rows():
 @pytest.mark.parametrize("n_kept", [1, 2, 3, 4])
 def test_overlaps_whose_factors_exceed_the_memory_are_dropped(monkeypatch, n_kept):
     factors = [8 * 100 * (200 * (1 + overlap)) ** 2 for overlap in OVERLAP_LADDER]
-    monkeypatch.setattr(search, "LARGEST_FACTORS", factors[n_kept - 1])
+    monkeypatch.setattr(builder, "LARGEST_FACTORS", factors[n_kept - 1])
     assert affordable(20_000, 100, OVERLAP_LADDER) == list(OVERLAP_LADDER[:n_kept])
 
 
 def test_the_first_overlap_is_kept_whatever_it_takes(monkeypatch):
-    monkeypatch.setattr(search, "LARGEST_FACTORS", 1.0)
+    monkeypatch.setattr(builder, "LARGEST_FACTORS", 1.0)
     assert affordable(20_000, 100, OVERLAP_LADDER) == [0.0]
     assert affordable(20_000, 100, (3.0,)) == [3.0]
     assert affordable(20_000, 100, (3.0, 4.0, 5.0)) == [3.0]
@@ -534,7 +535,7 @@ def test_the_memory_of_factors_is_bounded_for_millions_of_rows():
         kept = affordable(n, n // 200, OVERLAP_LADDER)
         assert kept == list(OVERLAP_LADDER[: len(kept)])
         for overlap in kept[1:]:
-            assert 8 * (n // 200) * (200 * (1 + overlap)) ** 2 <= search.LARGEST_FACTORS
+            assert 8 * (n // 200) * (200 * (1 + overlap)) ** 2 <= builder.LARGEST_FACTORS
 
 
 @pytest.mark.parametrize(
@@ -556,7 +557,7 @@ def test_overlaps_that_mean_the_same_rows_are_compared_once(n, n_parts, overlaps
 
 
 def test_overlaps_that_do_not_fit_into_memory_are_not_compared(monkeypatch):
-    monkeypatch.setattr(search, "LARGEST_FACTORS", 8 * 6 * 50.0**2)
+    monkeypatch.setattr(builder, "LARGEST_FACTORS", 8 * 6 * 50.0**2)
     fitted = model(kernel=FIXED, temperature=3.0, routing=3).fit(X, y)
     compared = [one.value for one in alternatives(fitted.calibration_report_, "overlap")]
     assert compared == [0.0, 1.0]
@@ -775,7 +776,7 @@ def test_of_two_kernels_the_one_that_predicts_better_is_preferred():
     far, near = make_builder(), make_builder()
     far.kernel = split_noise(Constant(1.0) * Matern((50.0, 50.0)) + White(0.9))
     near.kernel = split_noise(Constant(1.0) * Matern((1.0, 1.0)) + White(0.1))
-    space = Settings(overlap=0).search_space()
+    space = Settings(overlap=0).search_space
     for first, second, expected in ((far, near, True), (near, far, False), (near, near, False)):
         better, alternatives = prefers(first, second, space, np.random.default_rng(0))
         assert better is expected

@@ -10,10 +10,6 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def silent(items: Iterable[T], total: int) -> Iterable[T]:
-    return items
-
-
 def say(message: str) -> None:
     print(f"manygp: {message}", file=sys.stderr)
 

@@ -252,6 +252,8 @@ def _settings(
     _require(set(RULE_PARAMETERS) == fitted.keys(), "its parameters are not those of a model")
     settings = Settings(**parameters)
     _require(settings.parameters.keys() == parameters.keys(), "parameters are missing")
+    if settings.kernel is not None:
+        split_noise(settings.kernel).check_columns(_shape(arrays, "X")[1])
     return settings, fitted
 
 

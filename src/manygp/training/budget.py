@@ -14,9 +14,9 @@ from manygp.gp.likelihood import TrainingData
 from manygp.kernels.base import NoisyKernel
 from manygp.runtime.parallel import n_workers, single_threaded_blas
 from manygp.settings import SearchSpace
+from manygp.training.builder import affordable, memory_of
 from manygp.training.fitting import SHARED_BLOCKS
-from manygp.training.scores import COMPARED_EXPERTS, COMPARED_ROWS
-from manygp.training.search import affordable
+from manygp.training.search import COMPARED_EXPERTS, COMPARED_ROWS
 
 # Evaluations of the likelihood that a fit takes on average: of the shared kernel, of an expert
 # that is held near to it, of one that is not, and of a single one.
@@ -42,9 +42,6 @@ GAIN = 0.4
 PLANNED = 0.8
 # Experts of fewer rows are not worth having.
 LEAST_POINTS = 25
-# Bytes of the interpreter and its libraries, and of an expert without its arrays.
-INTERPRETER = 1.5e8
-RECORD = 2e4
 
 
 class Costs(NamedTuple):
@@ -143,22 +140,6 @@ def _seconds_of_experts(plan: Plan, job: Job, n_experts: int) -> tuple[float, fl
             querying = rows * min(n_experts, 8) * evaluation(size) / size * QUERYING
             rest += SCORING * rows + (experts * each + querying) / speed
     return final, rest
-
-
-def memory_of(plan: Plan, shape: tuple[int, ...]) -> float:
-    """Bytes that a fit of rows of a shape needs: data, what experts know, and their factors."""
-    n, d = shape
-    n_experts = max(1, n // plan.points_per_expert)
-    overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
-    known = min(n, n / n_experts * (1 + overlap))
-    numbers = 4 * n * (d + 2) + 2 * n_experts * known * (d + 2) + n_experts * known**2
-    return float(INTERPRETER + 8 * numbers + RECORD * n_experts)
-
-
-def within_memory(plan: Plan, n: int) -> Plan:
-    """The same plan for n rows, without overlaps whose factors are too large."""
-    n_experts = max(1, n // plan.points_per_expert)
-    return plan._replace(overlaps=tuple(affordable(n, n_experts, plan.overlaps)))
 
 
 def _compared(

@@ -7,10 +7,42 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, assemble
 from manygp.committee.layout import Layout
-from manygp.findings import Shrinkage
+from manygp.findings import Plan, Shrinkage
 from manygp.gp.likelihood import KernelFit, TrainingData
 from manygp.kernels.base import NoisyKernel
 from manygp.training.fitting import Run, Task, fit_kernels
+
+# Bytes of the experts' factors above which an overlap is too large.
+LARGEST_FACTORS = 2e9
+# Bytes of the interpreter and its libraries, and of an expert without its arrays.
+INTERPRETER = 1.5e8
+RECORD = 2e4
+
+
+def affordable(n: int, n_parts: int, overlaps: tuple[float, ...]) -> list[float]:
+    """Overlaps that differ in what experts know, and whose factors fit into memory."""
+    kept: dict[int, float] = {}
+    for overlap in overlaps:
+        known = min(n, round((1 + overlap) * n / n_parts))
+        if not kept or 8 * n_parts * known**2 <= LARGEST_FACTORS:
+            kept.setdefault(known, overlap)
+    return list(kept.values())
+
+
+def memory_of(plan: Plan, shape: tuple[int, ...]) -> float:
+    """Bytes that a fit of rows of a shape needs: data, what experts know, and their factors."""
+    n, d = shape
+    n_experts = max(1, n // plan.points_per_expert)
+    overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
+    known = min(n, n / n_experts * (1 + overlap))
+    numbers = 4 * n * (d + 2) + 2 * n_experts * known * (d + 2) + n_experts * known**2
+    return float(INTERPRETER + 8 * numbers + RECORD * n_experts)
+
+
+def within_memory(plan: Plan, n: int) -> Plan:
+    """The same plan for n rows, without overlaps whose factors are too large."""
+    n_experts = max(1, n // plan.points_per_expert)
+    return plan._replace(overlaps=tuple(affordable(n, n_experts, plan.overlaps)))
 
 
 class Builder:

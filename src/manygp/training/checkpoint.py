@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 import platform
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import partial
 from importlib.metadata import version
 from os import PathLike
@@ -130,7 +130,7 @@ def identity_of(
     settings: Settings, X: Array, Y: Array, alpha: Array, columns: tuple[str, ...] | int
 ) -> dict[str, Any]:
     """What a checkpoint must have in common with a fit."""
-    parameters = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    parameters = settings.parameters
     parameters["kernel"] = settings.own_kernel(X.shape[1])
     return {
         **{name: version(name) for name in ("manygp", "numpy", "scipy")},

@@ -17,7 +17,6 @@ from manygp.gp.likelihood import KernelFit, TrainingData, maximise
 from manygp.kernels.base import NoisyKernel, metric
 from manygp.rules.partition import balltree
 from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
-from manygp.runtime.progress import silent
 from manygp.training.checkpoint import Checkpoint, key_of
 
 # The shared kernel is fitted on this many blocks of this many rows, whatever n is.
@@ -46,14 +45,14 @@ class Run(NamedTuple):
     Attributes
     ----------
     n_jobs : int or None
-    progress : callable
+    progress : callable, optional
         Wraps the iterator of fits and their number.
     checkpoint : Checkpoint, optional
         Where finished fits are kept, and taken from.
     """
 
     n_jobs: int | None = None
-    progress: Progress = silent
+    progress: Progress | None = None
     checkpoint: Checkpoint | None = None
 
 
@@ -121,8 +120,11 @@ def fit_shared(
             for starts in missing:
                 yield maximise(likelihoods, kernel, free, starts, TOLERANCE_SHARED, parallel_map)
 
-    key = key_of("shared", kernel, TOLERANCE_SHARED, limit, starts, *blocks)
-    (found,) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
+    if run.checkpoint is None:
+        (found,) = fit([starts])
+    else:
+        key = key_of("shared", kernel, TOLERANCE_SHARED, limit, starts, *blocks)
+        (found,) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
     return found.kernel
 
 
@@ -165,11 +167,12 @@ def fit_kernels(
     def fit(missing: list[Task]) -> Fits:
         return _fit_in_parallel(data, objective, missing, workers, limit=limit)
 
-    keys = []
+    fits: Iterator[KernelFit] = fit(tasks)
     if run.checkpoint is not None:
         common = key_of(*objective)
         keys = [key_of(common, *task) for task in tasks]
-    return list(run.progress(_resumed(fit, tasks, keys, kernel, run.checkpoint), len(tasks)))
+        fits = _resumed(fit, tasks, keys, kernel, run.checkpoint)
+    return list(fits if run.progress is None else run.progress(fits, len(tasks)))
 
 
 def _resumed(
@@ -177,12 +180,9 @@ def _resumed(
     tasks: list[Any],
     keys: list[str],
     kernel: NoisyKernel,
-    checkpoint: Checkpoint | None,
+    checkpoint: Checkpoint,
 ) -> Iterator[KernelFit]:
     """The fits of all tasks in their order; those that the checkpoint does not know are done."""
-    if checkpoint is None:
-        yield from fit(tasks)
-        return
     known = [checkpoint.find(key, kernel) for key in keys]
     missing = [task for task, one in zip(tasks, known, strict=True) if one is None]
     with closing(fit(missing)) as fits:

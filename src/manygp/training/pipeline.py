@@ -22,7 +22,7 @@ from manygp.runtime.progress import say, warn
 from manygp.scaling import Scaling, identity, to_standard, to_unit_cube
 from manygp.settings import SearchSpace, Settings
 from manygp.training import budget
-from manygp.training.builder import Builder
+from manygp.training.builder import Builder, memory_of, within_memory
 from manygp.training.fitting import (
     SHARED_ROWS,
     Run,
@@ -119,7 +119,7 @@ def train(
     begin : float
         When the fit began, in the time of `perf_counter`; a time budget counts from there.
     """
-    space = settings.search_space()
+    space = settings.search_space
     plan, deadline = _plan(settings, space, prepared, begin)
     space = space._replace(shrinkages=plan.shrinkages, overlaps=plan.overlaps)
     several = len(prepared.data.X) >= 2 * plan.points_per_expert
@@ -162,7 +162,7 @@ def _plan(
     shared = settings.shared_kernels
     plan = Plan(points, space.shrinkages, space.overlaps, SHARED_ROWS, shared)
     least, deadline = budget.LEAST_POINTS, np.inf
-    if has_all_rows(settings.partitioner()):
+    if has_all_rows(settings.partitioner):
         plan, least = plan._replace(points_per_expert=n), n
     elif _lacks_one_kernel(space):
         least = points  # it has to stay a single expert
@@ -177,8 +177,8 @@ def _plan(
                 f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
                 f"{seconds:g} s of time_budget"
             )
-    plan = budget.within_memory(plan, n)
-    needed, memory = budget.memory_of(plan, prepared.data.X.shape), physical_memory()
+    plan = within_memory(plan, n)
+    needed, memory = memory_of(plan, prepared.data.X.shape), physical_memory()
     if needed > memory:
         raise MemoryError(
             f"experts of {plan.points_per_expert:,} rows would take {needed / 1e9:.3g} GB, and "
@@ -215,7 +215,7 @@ class _Context(NamedTuple):
     def layout(self, columns: Array) -> Layout:
         """The parts of the rows in a metric."""
         U = self.data.X * columns
-        parts = self.settings.partitioner()(U, self.n_parts, self.rng)
+        parts = self.settings.partitioner(U, self.n_parts, self.rng)
         _check_parts(parts, len(U))
         return Layout.of(U, parts, columns)
 

@@ -7,38 +7,75 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
-from manygp.arrays import Array
+from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, Query
 from manygp.findings import Alternative, CalibrationReport, Shrinkage
 from manygp.rules.calibration import Recalibration, none
 from manygp.rules.combine import PredictionRules
+from manygp.rules.records import ExpertPredictions
 from manygp.settings import SearchSpace
-from manygp.training.builder import Builder
-from manygp.training.scores import (
-    SCALES,
-    Candidate,
-    LeftOut,
-    Scores,
-    choose_left_out,
-    score,
-)
+from manygp.training.builder import Builder, affordable
+from manygp.training.recalibration import SCALES, recalibrate
 
-# Bytes of the experts' factors above which an overlap is too large.
-LARGEST_FACTORS = 2e9
+# Rows that are left out to compare committees, at most.
+COMPARED_ROWS = 2000
+# Experts of the committees that are compared, at most; of more, those of some regions take part.
+COMPARED_EXPERTS = 64
+REGIONS = 8
+# Experts learn their hyperparameters without the rows of the fold that is left out.
+FOLDS = 4
 # Rows that choose how many experts leave a tolerated weight to the others.
 TOLERANCE_ROWS = 500
 # Standard errors of its gain that the more flexible of two choices must gain.
 NEAR_TIE = 0.5
-# Nats that a fitted parameter of the recalibration must gain, summed over the rows.
-LEAST_GAIN = 2.0
-# Powers of the variance among which the best is sought.
-POWERS = (0.0, 4.0)
-# Variances that are told apart.
-SHAPES = (1e-250, 1e250)
 # What the report calls the fields of the rules, and what it shows of their values.
 SHOWN_FIELDS = {"temperature": "weighting", "strength": "calibration", "nearest": "nearest"}
+
+
+class Candidate(NamedTuple):
+    """A committee that may be chosen."""
+
+    shrinkage: Shrinkage
+    overlap: float
+
+
+class LeftOut(NamedTuple):
+    """The rows that are left out, in folds, and the experts that take part.
+
+    Attributes
+    ----------
+    members : ndarray of int, or None
+        The parts whose experts take part; None for all.
+    folds : list of index arrays
+    unlearned : bool
+        Whether experts learn their hyperparameters without the fold.
+    """
+
+    members: IndexArray | None
+    folds: list[IndexArray]
+    unlearned: bool
+
+
+class Scores(NamedTuple):
+    """Scores of each of R rules: NLL of each row (R, N), squared errors (R, t, N), variances."""
+
+    rules: list[PredictionRules]
+    nll: Array
+    squares: Array
+    variance: Array
+
+    @property
+    def best(self) -> int:
+        """The first of those that are equal but for rounding."""
+        mean = self.nll.mean(axis=1)
+        return int(np.argmax(mean <= mean.min() + 1e-9))
+
+    @property
+    def best_nll(self) -> Array:
+        """The NLL of each row by the best rules: (N,)."""
+        nll: Array = self.nll[self.best]
+        return nll
 
 
 class Selection(NamedTuple):
@@ -101,7 +138,7 @@ def select(
     alternatives += _neighbouring_rules(scores, rules)
     recalibration = Recalibration()
     if space.recalibrate:
-        recalibration = _recalibrate(squares, variance, alternatives)
+        recalibration = recalibrate(squares, variance, alternatives)
     conformity = np.sort(np.sqrt(squares / (variance * recalibration(variance))), axis=-1)
     chosen = {
         **best._asdict(),
@@ -174,20 +211,74 @@ class _Search:
         return [one for both in (by_shrinkage, by_overlap) if len(both) > 1 for one in both]
 
 
+def choose_left_out(builder: Builder, rng: np.random.Generator) -> LeftOut:
+    """Draw the rows to leave out.
+
+    Each fold is a part of an expert's rows only, so that it can learn from the others. Experts
+    with next to no rows have no folds. In a large committee the experts of some regions take
+    part, so that the cost does not grow with n.
+    """
+    parts, layout = builder.layout.parts, builder.layout
+    members = np.arange(len(parts))
+    if len(parts) > COMPARED_EXPERTS:
+        centres = layout.centres[rng.choice(len(parts), REGIONS, replace=False)]
+        members = np.unique(layout.tree.query(centres, k=COMPARED_EXPERTS // REGIONS)[1])
+    shuffled = [rng.permutation(parts[m]) for m in members if len(parts[m]) > FOLDS]
+    if not shuffled:
+        rows = rng.permutation(len(builder.data.X))[:COMPARED_ROWS]
+        return LeftOut(None, [np.sort(rows)], unlearned=False)
+    folds = [np.concatenate([rows[f::FOLDS] for rows in shuffled]) for f in range(FOLDS)]
+    n_folds = min(FOLDS, -(-COMPARED_ROWS // len(folds[0])))
+    most = COMPARED_ROWS // n_folds
+    folds = [np.sort(rng.permutation(fold)[:most]) for fold in folds[:n_folds]]
+    return LeftOut(members, folds, unlearned=True)
+
+
+def score(builder: Builder, space: SearchSpace, left_out: LeftOut, candidate: Candidate) -> Scores:
+    """Leave rows out in turn, and score all rules of the search space on them."""
+    folds, unlearned = left_out.folds, left_out.unlearned
+    if candidate.shrinkage == np.inf:  # the shared kernel hardly depends on any one row
+        folds, unlearned = [np.concatenate(folds)], False
+    members = left_out.members
+    rules = space.all_rules(len(builder.layout.parts if members is None else members))
+    widest = None if rules[-1].nearest is None else max(one.nearest or 0 for one in rules)
+
+    def answers(records: list[ExpertPredictions]) -> tuple[Array, Array]:
+        combined = [
+            one.combine([record.first_experts(one.nearest) for record in records]) for one in rules
+        ]
+        means, variances, noises = zip(*combined, strict=True)
+        return np.array(means), np.array(variances) + np.array(noises)
+
+    squares, variances = [], []
+    for rows in folds:
+        committee = builder.committee(*candidate, members, rows if unlearned else None)
+        query = Query(builder.data.X[rows], widest, rows, covariances=space.needs.covariances)
+        means, variance = committee.map_blocks(answers, query, builder.run.n_jobs)
+        squares.append((builder.data.Y[rows].T - means) ** 2)
+        variances.append(variance)
+    return _scores(
+        rules,
+        np.concatenate(squares, axis=-1),
+        np.concatenate(variances, axis=-1),
+        rescale=space.recalibrate,
+    )
+
+
+def _scores(
+    rules: list[PredictionRules], squares: Array, variance: Array, *, rescale: bool
+) -> Scores:
+    """From squared errors (R, t, N) and variances (R, N), which may have a scale for each rule."""
+    ratio = squares.mean(axis=1) / variance
+    scale = np.clip(ratio.mean(axis=1), *SCALES)[:, None] if rescale else 1.0
+    nll = 0.5 * (np.log(2 * np.pi * variance * scale) + ratio / scale)
+    return Scores(rules, nll, squares, variance)
+
+
 def _gains(incumbent: Array, challenger: Array) -> bool:
     """Whether the mean NLL of rows falls by more than chance would let it."""
     gain = incumbent - challenger
     return bool(gain.mean() > NEAR_TIE * gain.std() / np.sqrt(len(gain)))
-
-
-def affordable(n: int, n_parts: int, overlaps: tuple[float, ...]) -> list[float]:
-    """Overlaps that differ in what experts know, and whose factors fit into memory."""
-    kept: dict[int, float] = {}
-    for overlap in overlaps:
-        known = min(n, round((1 + overlap) * n / n_parts))
-        if not kept or 8 * n_parts * known**2 <= LARGEST_FACTORS:
-            kept.setdefault(known, overlap)
-    return list(kept.values())
 
 
 def _sufficient(
@@ -223,48 +314,3 @@ def _neighbouring_rules(scores: Scores, rules: PredictionRules) -> list[Alternat
 def _shown(value: object, name: str) -> object:
     """What a report shows of a rule: its parameter of that name, or the number that it is."""
     return getattr(value, name, None if callable(value) else value)
-
-
-def _recalibrate(
-    squares: Array, variance: Array, alternatives: list[Alternative]
-) -> Recalibration:
-    """The scale of lowest NLL and, where it gains, the power.
-
-    Parameters
-    ----------
-    squares : ndarray of shape (t, N)
-        Squared errors of rows that were left out.
-    variance : ndarray of shape (N,)
-        Variances that were predicted for them.
-    alternatives : list of Alternative
-        What is compared is added to it.
-    """
-    squares = squares.mean(axis=0)
-    log_variance = np.log(variance)
-    centre = float(np.exp(log_variance.mean()))
-    low, high = float(variance.min()), float(variance.max())
-
-    def fitted(power: float) -> tuple[Recalibration, Array]:
-        with np.errstate(over="ignore", under="ignore"):
-            shape = np.exp((power - 1) * (log_variance - np.log(centre))) * variance
-        shape = np.clip(shape, *SHAPES)
-        scale = float(np.clip((squares / shape).mean(), *SCALES))
-        nll = 0.5 * (np.log(2 * np.pi * scale * shape) + squares / (scale * shape))
-        return Recalibration(scale, power, centre, low, high), nll
-
-    plain = 0.5 * (np.log(2 * np.pi * variance) + squares / variance)
-    scaled, scaled_nll = fitted(1.0)
-    power = minimize_scalar(lambda p: fitted(p)[1].mean(), bounds=POWERS, method="bounded").x
-    spread, spread_nll = fitted(float(power))
-    chosen = Recalibration()
-    if (plain - scaled_nll).sum() > LEAST_GAIN:
-        chosen = scaled
-    if (scaled_nll - spread_nll).sum() > LEAST_GAIN:
-        chosen = spread
-    alternatives += [
-        Alternative("scale", 1.0, float(plain.mean()), chosen.scale == 1),
-        Alternative("scale", scaled.scale, float(scaled_nll.mean()), chosen.scale != 1),
-        Alternative("power", 1.0, float(scaled_nll.mean()), chosen.power == 1),
-        Alternative("power", spread.power, float(spread_nll.mean()), chosen is spread),
-    ]
-    return chosen
