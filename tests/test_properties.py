@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import kernels as sk
 
+from data import read_only
 from manygp import ManyGPRegressor
 from manygp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, Sum, White
 from manygp.rules.aggregation import AGGREGATIONS
@@ -79,7 +80,7 @@ ARRANGEMENTS = {
     "drawn": lambda rng, X: X,
     "repeated": lambda rng, X: X[rng.integers(0, 1 + len(X) // 4, len(X))],
     "equal": lambda rng, X: X[np.zeros(len(X), dtype=int)],
-    "twins": lambda rng, X: X.repeat(2, axis=0)[: len(X)],
+    "in pairs": lambda rng, X: X.repeat(2, axis=0)[: len(X)],
     "clones": lambda rng, X: X[:, :1].repeat(X.shape[1], axis=1),
     "sorted": lambda rng, X: X[np.lexsort(X.T)],
 }
@@ -112,16 +113,6 @@ QUERIES = {
 }
 
 
-def strided(values):
-    return values.repeat(2, axis=0)[::2]
-
-
-def read_only(values):
-    values = values.copy()
-    values.flags.writeable = False
-    return values
-
-
 def table(library, values):
     module = pytest.importorskip(library)
     if values.ndim == 1:
@@ -133,7 +124,7 @@ def table(library, values):
 CONTAINERS = {
     "array": np.ascontiguousarray,
     "fortran": np.asfortranarray,
-    "strided": strided,
+    "strided": lambda values: values.repeat(2, axis=0)[::2],
     "reversed": lambda values: values[::-1].copy()[::-1],
     "read-only": read_only,
     "list": lambda values: values.tolist(),
@@ -322,8 +313,8 @@ def fit(problem, **changes):
 
 def answers(model, rows):
     """Mean and std, or None where the rows are refused."""
-    said = attempt(model.predict, rows, return_std=True)
-    return None if said is None else np.stack(said)
+    predicted = attempt(model.predict, rows, return_std=True)
+    return None if predicted is None else np.stack(predicted)
 
 
 def assert_sound(mean, std):
@@ -372,10 +363,10 @@ def test_answers_are_finite_with_positive_std_or_errors_are_clear(problem):
         return
     for latent in (False, True):
         for rows in (problem.X, problem.rows):
-            said = attempt(model.predict, rows, return_std=True, latent=latent)
-            if said is not None:
-                assert_sound(*said)
-                assert_array_equal(model.predict(rows), said[0])
+            predicted = attempt(model.predict, rows, return_std=True, latent=latent)
+            if predicted is not None:
+                assert_sound(*predicted)
+                assert_array_equal(model.predict(rows), predicted[0])
         left_out = attempt(model.loo_predict, latent=latent)
         if left_out is not None:
             assert_sound(*left_out)
@@ -405,16 +396,16 @@ def test_nothing_that_is_passed_in_is_changed(problem):
 @given(problems())
 def test_a_joint_covariance_is_one_and_has_the_variances_on_its_diagonal(problem):
     model = fit(problem)
-    said = None if model is None else answers(model, problem.rows)
-    if said is None:
+    predicted = None if model is None else answers(model, problem.rows)
+    if predicted is None:
         return
-    mean, std = said.reshape(2, len(said[0]), -1)
+    mean, std = predicted.reshape(2, len(predicted[0]), -1)
     samples = attempt(model.sample_y, problem.rows, 3)
     assert np.all(np.isfinite(samples))
     joint = attempt(model.predict, problem.rows, return_cov=True)
     if joint is None:
         return
-    assert_array_equal(joint[0], said[0])
+    assert_array_equal(joint[0], predicted[0])
     # Rounding is that of the prior's covariance, of which the data leave less.
     prior = prior_std(model, problem.rows)
     covariances = joint[1].reshape(len(mean), len(mean), -1)
@@ -429,14 +420,14 @@ def test_a_joint_covariance_is_one_and_has_the_variances_on_its_diagonal(problem
 @given(problems(), st.sampled_from([0.1, 0.5, 0.9]))
 def test_intervals_hold_the_mean_or_the_promise_is_refused(problem, coverage):
     model = fit(problem)
-    said = None if model is None else answers(model, problem.rows)
-    if said is None:
+    predicted = None if model is None else answers(model, problem.rows)
+    if predicted is None:
         return
     interval = attempt(model.predict_interval, problem.rows, coverage)
     if interval is None:
         return
     lower, upper = interval
-    mean, std = said
+    mean, std = predicted
     assert np.all(np.isfinite(lower) & np.isfinite(upper))
     assert np.all((lower <= mean) & (mean <= upper))
     # Errors of equal targets may be 0, and no float lies between two neighbours.
@@ -452,11 +443,11 @@ def test_intervals_hold_the_mean_or_the_promise_is_refused(problem, coverage):
 @given(problems())
 def test_the_same_seed_gives_the_same_bits_whatever_n_jobs(problem):
     model = fit(problem)
-    said = None if model is None else answers(model, problem.rows)
+    predicted = None if model is None else answers(model, problem.rows)
     for other in (fit(problem), fit(problem, n_jobs=2)):
         assert (other is None) == (model is None)
-        if said is not None:
-            assert_array_equal(answers(other, problem.rows), said)
+        if predicted is not None:
+            assert_array_equal(answers(other, problem.rows), predicted)
             assert_array_equal(attempt(other.loo_predict), attempt(model.loo_predict))
 
 
@@ -464,27 +455,27 @@ def test_the_same_seed_gives_the_same_bits_whatever_n_jobs(problem):
 @given(problems())
 def test_answers_do_not_depend_on_the_other_rows_or_their_order(problem):
     model = fit(problem)
-    said = None if model is None else answers(model, problem.rows)
-    if said is None:
+    predicted = None if model is None else answers(model, problem.rows)
+    if predicted is None:
         return
     n = len(problem.plain_rows)
-    tolerance = 1e-10 * spread(problem, *said)
+    tolerance = 1e-10 * spread(problem, *predicted)
     last, pair = [n - 1], [0, n // 2]
     shuffled = np.random.default_rng(0).permutation(n)
     for order in (last, pair, shuffled, np.tile(shuffled, 40)):
         some = answers(model, CONTAINERS[problem.container](problem.plain_rows[order]))
-        assert np.all(np.abs(some - said[:, order]) <= tolerance)
+        assert np.all(np.abs(some - predicted[:, order]) <= tolerance)
 
 
 @few(30)
 @given(problems())
 def test_a_pickled_model_gives_the_same_bits(problem):
     model = fit(problem)
-    said = None if model is None else answers(model, problem.rows)
-    if said is None:
+    predicted = None if model is None else answers(model, problem.rows)
+    if predicted is None:
         return
     again = pickle.loads(pickle.dumps(model))
-    assert_array_equal(answers(again, problem.rows), said)
+    assert_array_equal(answers(again, problem.rows), predicted)
     assert_array_equal(attempt(again.loo_predict), attempt(model.loo_predict))
     samples = [attempt(one.sample_y, problem.rows, random_state=1) for one in (again, model)]
     assert_array_equal(*samples)
@@ -536,7 +527,7 @@ FAULTS = {
 def test_a_failed_fit_leaves_the_model_as_it_was(problem, fault):
     X, y, changes = FAULTS[fault](np.asarray(problem.X, dtype=float), problem.plain_y)
     model = fit(problem)
-    said = None if model is None else answers(model, problem.rows)
+    predicted = None if model is None else answers(model, problem.rows)
     for one in (problem.model(), problem.model() if model is None else model):
         original = {name: getattr(one, name) for name in changes}
         one.set_params(**changes)
@@ -547,8 +538,8 @@ def test_a_failed_fit_leaves_the_model_as_it_was(problem, fault):
                 one.fit(X, y)
         assert vars(one) == before
         one.set_params(**original)
-    if said is not None:
-        assert_array_equal(answers(model, problem.rows), said)
+    if predicted is not None:
+        assert_array_equal(answers(model, problem.rows), predicted)
 
 
 # Units of y
@@ -567,11 +558,11 @@ def test_a_power_of_two_changes_the_units_and_no_bit_else(problem, power, sign):
         assert attempt(other.fit, problem.X, factor * y) is None
         return
     attempt(other.fit, problem.X, factor * y)
-    said = answers(model, problem.rows)
-    if said is not None and np.all(np.ptp(y, axis=0) > 0):
+    predicted = answers(model, problem.rows)
+    if predicted is not None and np.all(np.ptp(y, axis=0) > 0):
         mean, std = answers(other, problem.rows)
-        assert_array_equal(mean, factor * said[0])
-        assert_array_equal(std, abs(factor) * said[1])
+        assert_array_equal(mean, factor * predicted[0])
+        assert_array_equal(std, abs(factor) * predicted[1])
 
 
 # The form of the default kernel, and nothing left to choose: rounding has nothing to tip over.
@@ -600,14 +591,14 @@ def test_answers_follow_any_change_of_units(problem, factor, shift):
     if attempt(model.fit, problem.X, y) is None:
         return
     other.fit(problem.X, factor * y + shift * span)
-    said = answers(model, problem.rows)
-    if said is None:
+    predicted = answers(model, problem.rows)
+    if predicted is None:
         return
     mean, std = answers(other, problem.rows)
     # y is known to its last digit only, however little it varies.
     tolerance = 1e-9 * factor * span + 1e-13 * np.abs(factor * y + shift * span).max(axis=0)
-    assert np.all(np.abs(mean - (factor * said[0] + shift * span)) <= tolerance)
-    assert np.all(np.abs(std - factor * said[1]) <= tolerance)
+    assert np.all(np.abs(mean - (factor * predicted[0] + shift * span)) <= tolerance)
+    assert np.all(np.abs(std - factor * predicted[1]) <= tolerance)
 
 
 # What has failed before

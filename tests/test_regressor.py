@@ -9,9 +9,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info
 
+from data import noisy_rows, read_only, slope_and_wave
 from manygp import ManyGPRegressor
 from manygp.committee.committee import BLOCK_ROWS
-from manygp.kernels import Matern, White
 from manygp.rules.aggregation import AGGREGATIONS, normalise
 from manygp.rules.calibration import CALIBRATIONS
 from manygp.rules.labels import LABELS
@@ -19,47 +19,16 @@ from manygp.rules.partition import PARTITIONS
 from manygp.rules.records import Gaussian
 from manygp.rules.weighting import WEIGHTINGS
 from manygp.settings import SHRINKAGES
+from models import CHOSEN, FIXED, answers_at, choosing, model
 
-rng = np.random.default_rng(0)
-X = rng.uniform(-2, 2, (120, 2))
-y = 3 + np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=120)
-QUERIES = rng.uniform(-3, 3, (1100, 2))  # more than two blocks of rows
-FEW = np.concatenate([QUERIES[:20], X[:4], X[:2], [[50.0, -50.0]]])
-for array in (X, y, QUERIES, FEW):
-    array.flags.writeable = False
-
-FIXED = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
-# Nothing is left to choose by leave-one-out.
-CHOSEN = {
-    "overlap": 0,
-    "weighting": "entropy",
-    "temperature": 4.0,
-    "calibration": "information",
-    "hyperparameters": "hierarchical",
-    "routing": None,
-}
-
-
-def choosing(**parameters):
-    """A small model with the library's defaults."""
-    return ManyGPRegressor(**{"points_per_expert": 20, "random_state": 0, **parameters})
-
-
-def model(**parameters):
-    """A small model of the rules above."""
-    return choosing(**{**CHOSEN, **parameters})
+X, y, QUERIES = noisy_rows(slope_and_wave, 120, 1100, reach=3.0)  # more than two chunks of rows
+FEW = read_only([*QUERIES[:20], *X[:4], *X[:2], [50.0, -50.0]])
+answers = answers_at(QUERIES)
 
 
 def of_one_kernel(**parameters):
     """A small model of those rules that any aggregation can be asked of."""
     return model(**{"kernel": FIXED, "hyperparameters": "shared", **parameters})
-
-
-def answers(fitted, rows=QUERIES):
-    """Mean, std, latent std, and the mean asked for alone."""
-    mean, std = fitted.predict(rows, return_std=True)
-    _, latent = fitted.predict(rows, return_std=True, latent=True)
-    return np.stack([mean, std, latent, fitted.predict(rows)])
 
 
 KINDS = {
@@ -279,14 +248,14 @@ def test_experts_record_their_rows_and_their_fit(partition, overlap):
 def test_experts_answer_in_the_units_of_y():
     fitted = model().fit(X, y)
     alone = model(points_per_expert=200, kernel=fitted.experts_[2].kernel, normalize_X=True)
-    said = fitted.predict_experts(FEW)
-    assert said.mean.shape == said.variance.shape == said.prior_variance.shape == (6, len(FEW))
-    assert said.noise_variance.shape == (6, 1)
-    assert np.all(said.variance <= said.prior_variance * (1 + 1e-9))
+    record = fitted.predict_experts(FEW)
+    assert {array.shape for array in record[:3]} == {(6, len(FEW))}
+    assert record.noise_variance.shape == (6, 1)
+    assert np.all(record.variance <= record.prior_variance * (1 + 1e-9))
     # In the units of y a committee of them is the model, and so are the ratios.
     ratio = fitted.calibration_ratio(FEW)
-    calibrated = said._replace(variance=ratio * said.variance)
-    weights = WEIGHTINGS["entropy"](said)
+    calibrated = record._replace(variance=ratio * record.variance)
+    weights = WEIGHTINGS["entropy"](record)
     mean, variance = AGGREGATIONS["gpoe"](calibrated, weights)
     expected = fitted.predict(FEW, return_std=True, latent=True)
     assert_allclose([mean, np.sqrt(variance)], expected, rtol=1e-9)

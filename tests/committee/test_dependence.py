@@ -1,26 +1,28 @@
 """Aggregations that model what experts have in common: nested and grbcm."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
+from data import read_only
 from manygp import ManyGPRegressor
 from manygp.kernels import RBF, Matern, White
 from manygp.rules.aggregation import grbcm, nested
 from manygp.rules.partition import PARTITIONS, full_parts
 from manygp.rules.records import ExpertPredictions, Gaussian
 from manygp.rules.weighting import WEIGHTINGS
+from models import choosing
 
 rng = np.random.default_rng(0)
-X = rng.uniform(-2, 2, (60, 2))
-y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=60)
-QUERIES = rng.uniform(-3, 3, (80, 2))  # also outside the data
-AT_DATA = np.concatenate([QUERIES[:30], X[:10], X[:2], [[9.0, -7.0]]])
-NOISES = rng.uniform(0.0, 0.3, 60)
-for array in (X, y, QUERIES, AT_DATA, NOISES):
-    array.flags.writeable = False
+X = read_only(rng.uniform(-2, 2, (60, 2)))
+y = read_only(np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=60))
+QUERIES = read_only(rng.uniform(-3, 3, (80, 2)))  # also outside the data
+AT_DATA = read_only([*QUERIES[:30], *X[:10], *X[:2], [9.0, -7.0]])
+NOISES = read_only(rng.uniform(0.0, 0.3, 60))
 
 NOISE = 0.02
 FIXED = Matern(0.9, "fixed", nu=1.5) + White(NOISE, "fixed")
@@ -37,13 +39,9 @@ SETTINGS = {
     "routing": None,
     "prior_mean": "zero",
     "normalize_y": False,
-    "random_state": 0,
 }
+model = partial(choosing, **SETTINGS)
 BOTH = pytest.mark.parametrize("aggregation", ["nested", "grbcm"])
-
-
-def model(**parameters):
-    return ManyGPRegressor(**{**SETTINGS, **parameters})
 
 
 def latent(fitted, rows=AT_DATA):
@@ -141,14 +139,14 @@ def test_nested_is_nearer_to_the_global_gp_than_gpoe(partition):
 @pytest.mark.parametrize("copied", [False, True])
 def test_two_nested_experts_that_say_the_same_count_once(copied):
     first, second = np.arange(0, 35), np.arange(25, 60)
-    twin = first.copy() if copied else first
+    copy = first.copy() if copied else first
 
     def parted(*parts):
         return model(aggregation="nested", partition=lambda X, n, rng: list(parts)).fit(X, y)
 
     expected = latent(parted(first, second))
-    assert_allclose(latent(parted(first, twin, second)), expected, rtol=1e-8, atol=1e-8)
-    assert_allclose(latent(parted(first, second, twin, twin)), expected, rtol=1e-8, atol=1e-8)
+    assert_allclose(latent(parted(first, copy, second)), expected, rtol=1e-8, atol=1e-8)
+    assert_allclose(latent(parted(first, second, copy, copy)), expected, rtol=1e-8, atol=1e-8)
 
 
 def test_nested_experts_that_all_have_the_same_part_are_the_global_gp():

@@ -1,6 +1,7 @@
 """Leave-one-out in closed form equals leaving out, and intervals hold what they promise."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,22 +10,19 @@ from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
+from data import noisy_rows, read_only, slope_and_wave
 from manygp import ManyGPRegressor, metrics
 from manygp.committee.committee import Committee, Query
 from manygp.gp.expert import condition
 from manygp.gp.likelihood import KernelFit, TrainingData
 from manygp.kernels import Matern, White
 from manygp.rules.weighting import Tempered
+from models import FIXED, choosing
 
-rng = np.random.default_rng(0)
-X = rng.uniform(-2, 2, (48, 2))
-y = 3 + np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=48)
-TWO = np.column_stack([y, np.cos(X[:, 1]) - 0.3 * X[:, 0]])
-NOISES = rng.uniform(0.0, 0.3, 48)  # known noise variance of each row
-for array in (X, y, TWO, NOISES):
-    array.flags.writeable = False
-
-FIXED = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
+X, y, _ = noisy_rows(slope_and_wave, 48)
+TWO = read_only(np.column_stack([y, np.cos(X[:, 1]) - 0.3 * X[:, 0]]))
+# Known noise variance of each row.
+NOISES = read_only(np.random.default_rng(1).uniform(0.0, 0.3, 48))
 # Nothing is left to choose: the experts and their rules are those that are asked for.
 SETTINGS = {
     "kernel": FIXED,
@@ -35,13 +33,9 @@ SETTINGS = {
     "hyperparameters": "shared",
     "routing": None,
     "prior_mean": "zero",
-    "random_state": 0,
 }
+model = partial(choosing, **SETTINGS)
 AGGREGATIONS = ["gpoe", "rbcm", "nested", "grbcm"]
-
-
-def model(**parameters):
-    return ManyGPRegressor(**{**SETTINGS, **parameters})
 
 
 def state(fitted):
@@ -185,21 +179,21 @@ def test_nested_experts_of_one_row_leave_out_as_the_global_gp_does():
 
 
 @pytest.mark.parametrize("points_per_expert", [8, 50])
-def test_the_twin_of_a_row_still_informs(points_per_expert):
+def test_an_equal_row_still_informs(points_per_expert):
     inputs, targets = np.concatenate([X, X[:2]]), np.append(y, [y[0] + 0.5, y[1] - 0.5])
     settings = {"points_per_expert": points_per_expert, "overlap": 1, "routing": 1}
     fitted = model(**settings).fit(inputs, targets)
     plain = model(**settings).fit(X, y)
-    for row, twin in ((0, 48), (1, 49)):
-        knows = [twin in expert.rows for expert in fitted.experts_ if row in expert.rows]
+    for row, equal in ((0, 48), (1, 49)):
+        knows = [equal in expert.rows for expert in fitted.experts_ if row in expert.rows]
         assert any(knows)
     mean, std = fitted.loo_predict(latent=True)
     _, alone = plain.loo_predict(latent=True)
-    # The twin was seen with the noise of one row, so the latent std is at most that noise's.
+    # The equal row was seen with the noise of one row, so the latent std is at most that noise's.
     noise = np.sqrt(0.02) * targets.std()
     assert np.all(std[[0, 1, 48, 49]] < noise)
     assert np.all(alone[[0, 1]] > noise)
-    # And the twin, not the row itself, decides the mean.
+    # And the equal row, not the row itself, decides the mean.
     assert np.all(np.abs(mean[[0, 1]] - targets[[48, 49]]) < 0.2)
     assert np.all(np.abs(mean[[48, 49]] - targets[[0, 1]]) < 0.2)
 

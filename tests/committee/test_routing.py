@@ -7,20 +7,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manygp import ManyGPRegressor
+from data import noisy_rows, read_only, slope_and_wave
 from manygp.committee import committee
 from manygp.committee.committee import Query
 from manygp.kernels import Matern, White
 from manygp.rules.aggregation import AGGREGATIONS, normalise
 from manygp.rules.weighting import Tempered
+from models import answers_at, choosing
 
-rng = np.random.default_rng(0)
-X = rng.uniform(-2, 2, (200, 2))
-y = 3 + np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=200)
-QUERIES = rng.uniform(-2.5, 2.5, (530, 2))  # more than a block of rows
-FEW = np.concatenate([QUERIES[:20], X[:4], X[:2], [[50.0, -50.0]]])
-for array in (X, y, QUERIES, FEW):
-    array.flags.writeable = False
+X, y, QUERIES = noisy_rows(slope_and_wave, 200, 530, reach=2.5)  # more than a chunk of rows
+FEW = read_only([*QUERIES[:20], *X[:4], *X[:2], [50.0, -50.0]])
+answers = answers_at(QUERIES)
 
 FIXED = Matern((0.5, 1.5), "fixed", nu=1.5) + White(0.02, "fixed")
 SETTINGS = {
@@ -30,20 +27,12 @@ SETTINGS = {
     "temperature": 3.0,
     "calibration": "information",
     "hyperparameters": "shared",
-    "random_state": 0,
 }
 EVERY_AGGREGATION = pytest.mark.parametrize("aggregation", AGGREGATIONS)
 
 
 def model(routing, **parameters):
-    return ManyGPRegressor(**{**SETTINGS, "routing": routing, **parameters})
-
-
-def answers(fitted, rows=QUERIES):
-    """Mean, std, latent std, and the mean asked for alone."""
-    mean, std = fitted.predict(rows, return_std=True)
-    _, latent = fitted.predict(rows, return_std=True, latent=True)
-    return np.stack([mean, std, latent, fitted.predict(rows)])
+    return choosing(**{**SETTINGS, "routing": routing, **parameters})
 
 
 class Asked:
@@ -166,13 +155,13 @@ def test_without_the_metric_others_would_be_nearest():
 
 def test_the_answer_is_the_rule_applied_to_the_nearest_experts():
     fitted = model(3).fit(X, y)
-    said, near = fitted.predict_experts(QUERIES), by_distance(fitted, QUERIES)[:, :3].T
-    mean, variance, prior = (np.take_along_axis(a, near, axis=0) for a in said[:3])
-    local = said._replace(mean=mean, variance=variance, prior_variance=prior)
+    record, near = fitted.predict_experts(QUERIES), by_distance(fitted, QUERIES)[:, :3].T
+    mean, variance, prior = (np.take_along_axis(a, near, axis=0) for a in record[:3])
+    local = record._replace(mean=mean, variance=variance, prior_variance=prior)
     rules = fitted.model_.rules
     assert rules.weighting == Tempered(3.0)
     weights = rules.weighting(local)
-    noise = said.noise_variance[0]
+    noise = record.noise_variance[0]
     ratio = rules.calibration(local._replace(noise_variance=np.full((3, 1), noise)))
     precision = normalise(weights) / (ratio * variance)
     expected_variance = 1 / precision.sum(axis=0)
@@ -303,7 +292,7 @@ def test_the_covariance_mixes_the_correlations_of_the_experts_that_both_rows_ask
     fitted = model(routing, normalize_y=False).fit(X, y)
     rows, signal = QUERIES[:25], FIXED.left
     near = by_distance(fitted, rows)[:, :routing]
-    said = fitted.predict_experts(rows)
+    record = fitted.predict_experts(rows)
     (weights,) = fitted._model.committee.map_blocks(
         fitted.model_.rules.normalised_weights, Query(rows, routing), None
     )
@@ -311,7 +300,7 @@ def test_the_covariance_mixes_the_correlations_of_the_experts_that_both_rows_ask
     for m, expert in enumerate(fitted.experts_):
         K = signal(expert.X) + 0.02 * np.eye(len(expert.X))
         k = signal(rows, expert.X)
-        root = np.sqrt(said.variance[m])
+        root = np.sqrt(record.variance[m])
         correlation = (signal(rows) - k @ np.linalg.solve(K, k.T)) / np.outer(root, root)
         share = np.where(near == m, weights.T, 0.0).sum(axis=1)
         mixture += np.sqrt(np.outer(share, share)) * correlation

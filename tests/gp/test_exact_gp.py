@@ -20,16 +20,15 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
+from data import read_only
 from manygp import ManyGPRegressor, kernels
 from manygp.kernels.conversion import as_kernel
 
 rng = np.random.default_rng(0)
-X = rng.uniform(-2, 2, (60, 3))
-y = 5 + 3 * np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.2 * rng.normal(size=60)
-QUERIES = np.concatenate([rng.uniform(-3, 3, (12, 3)), X[:3]])
-ALPHAS = rng.uniform(0.01, 1.0, 60)
-for array in (X, y, QUERIES, ALPHAS):
-    array.flags.writeable = False
+X = read_only(rng.uniform(-2, 2, (60, 3)))
+y = read_only(5 + 3 * np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.2 * rng.normal(size=60))
+QUERIES = read_only([*rng.uniform(-3, 3, (12, 3)), *X[:3]])
+ALPHAS = read_only(rng.uniform(0.01, 1.0, 60))
 
 NOISE = WhiteKernel(0.05)
 IN_THREE_COLUMNS = {

@@ -5,24 +5,20 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from test_kernels import CASES, FIXED, rows
 
 import reference
-from building import fit_expert
+from data import read_only
+from kernel_cases import CASES, FIXED, rows
 from manygp.gp import linalg
 from manygp.gp.expert import posterior_covariance, predict_expert
 from manygp.gp.likelihood import Likelihood, maximise
 from manygp.kernels import RBF, Constant, Linear, Matern, White
 from manygp.kernels.base import Workspace, split_noise
+from models import fit_expert
 
 SIGNALS = [name for name in CASES if name != "white"]
 MEANS = pytest.mark.parametrize("constant_mean", [False, True])
 TARGETS = pytest.mark.parametrize("n_targets", [1, 2])
-
-
-def read_only(array):
-    array.flags.writeable = False
-    return array
 
 
 def data(n, n_columns=3, n_targets=1, seed=0):

@@ -1,147 +1,23 @@
 """Every kernel against the reference, scikit-learn and finite differences."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from sklearn.gaussian_process import kernels as sk
 
 import reference
+from kernel_cases import CASES, rows
 from manygp import kernels
 from manygp.kernels import (
     RBF,
     Constant,
     Linear,
     Matern,
-    Periodic,
-    RationalQuadratic,
     White,
-    default_kernel,
 )
 from manygp.kernels.base import Kernel, Pair, split_noise
 from manygp.kernels.conversion import as_kernel
-
-ARD = (0.4, 0.9, 2.1)
-FIXED = "fixed"
-
-
-class Case(NamedTuple):
-    """A kernel, the reference's k(x, z) without noise, and scikit-learn's, if it has it."""
-
-    kernel: Kernel
-    k: Callable[[Any, Any], float]
-    sklearn: Any = None
-    noise: float = 0.0
-    n_columns: int = 3
-
-
-def iso(scale):
-    return (scale,) * 3
-
-
-CASES = {
-    "constant": Case(Constant(1.7), lambda x, z: 1.7, sk.ConstantKernel(1.7)),
-    "white": Case(White(0.3), lambda x, z: 0.0, sk.WhiteKernel(0.3), noise=0.3),
-    "linear": Case(Linear(0.7), lambda x, z: reference.linear(x, z, 0.7), sk.DotProduct(0.7)),
-    "rbf": Case(RBF(0.8), lambda x, z: reference.rbf(x, z, iso(0.8)), sk.RBF(0.8)),
-    "rbf-ard": Case(RBF(ARD), lambda x, z: reference.rbf(x, z, ARD), sk.RBF(ARD)),
-    **{
-        f"matern-{nu}{'-ard' if scale == ARD else ''}": Case(
-            Matern(scale if scale == ARD else 0.8, nu=nu),
-            lambda x, z, nu=nu, scale=scale: reference.matern(x, z, nu, scale),
-            sk.Matern(scale if scale == ARD else 0.8, nu=nu),
-        )
-        for nu in (0.5, 1.5, 2.5)
-        for scale in (iso(0.8), ARD)
-    },
-    "rational-quadratic": Case(
-        RationalQuadratic(0.8, 1.6),
-        lambda x, z: reference.rational_quadratic(x, z, iso(0.8), 1.6),
-        sk.RationalQuadratic(0.8, 1.6),
-    ),
-    "rational-quadratic-ard": Case(
-        RationalQuadratic(ARD, 0.6), lambda x, z: reference.rational_quadratic(x, z, ARD, 0.6)
-    ),
-    "periodic": Case(
-        Periodic(0.9, 1.3), lambda x, z: reference.periodic(x, z, 0.9, 1.3), n_columns=3
-    ),
-    "periodic-one-column": Case(
-        Periodic(0.9, 1.3),
-        lambda x, z: reference.periodic(x, z, 0.9, 1.3),
-        sk.ExpSineSquared(0.9, 1.3),
-        n_columns=1,
-    ),
-    "sum": Case(
-        RBF(ARD) + Linear(0.7),
-        lambda x, z: reference.rbf(x, z, ARD) + reference.linear(x, z, 0.7),
-        sk.RBF(ARD) + sk.DotProduct(0.7),
-    ),
-    "product": Case(
-        Matern(ARD, nu=1.5) * Linear(0.7),
-        lambda x, z: reference.matern(x, z, 1.5, ARD) * reference.linear(x, z, 0.7),
-        sk.Matern(ARD, nu=1.5) * sk.DotProduct(0.7),
-    ),
-    "same-kernel-twice": Case(
-        RBF(0.8) * RBF(0.8), lambda x, z: reference.rbf(x, z, iso(0.8)) ** 2
-    ),
-    "sum-of-constants": Case(Constant(0.2) + Constant(1.1), lambda x, z: 1.3),
-    "product-of-sums": Case(
-        (Constant(0.5) + Periodic(0.9, 1.3)) * (Matern(ARD) + RationalQuadratic(0.8, 1.6)),
-        lambda x, z: (
-            (0.5 + reference.periodic(x, z, 0.9, 1.3))
-            * (
-                reference.matern(x, z, 2.5, ARD)
-                + reference.rational_quadratic(x, z, iso(0.8), 1.6)
-            )
-        ),
-    ),
-    "signal-and-noise": Case(
-        Constant(2.0) * Matern(ARD) + White(0.3),
-        lambda x, z: 2 * reference.matern(x, z, 2.5, ARD),
-        sk.ConstantKernel(2.0) * sk.Matern(ARD, nu=2.5) + sk.WhiteKernel(0.3),
-        noise=0.3,
-    ),
-    "noise-first": Case(
-        White(0.3) + RBF(ARD) + Constant(0.4),
-        lambda x, z: reference.rbf(x, z, ARD) + 0.4,
-        noise=0.3,
-    ),
-    "default": Case(
-        default_kernel(3), lambda x, z: reference.matern(x, z, 2.5, iso(0.5)), noise=0.1
-    ),
-    "fixed-signal": Case(
-        Constant(2.0, FIXED) * RBF(ARD) + White(0.3),
-        lambda x, z: 2 * reference.rbf(x, z, ARD),
-        sk.ConstantKernel(2.0, FIXED) * sk.RBF(ARD) + sk.WhiteKernel(0.3),
-        noise=0.3,
-    ),
-    "fixed-noise": Case(
-        RBF(0.8) + White(0.3, FIXED),
-        lambda x, z: reference.rbf(x, z, iso(0.8)),
-        sk.RBF(0.8) + sk.WhiteKernel(0.3, FIXED),
-        noise=0.3,
-    ),
-    "fixed-scale": Case(
-        RationalQuadratic(ARD, 0.6, FIXED) + Linear(0.7, FIXED),
-        lambda x, z: reference.rational_quadratic(x, z, ARD, 0.6) + reference.linear(x, z, 0.7),
-    ),
-    "fixed-shape": Case(
-        RationalQuadratic(0.8, 1.6, alpha_bounds=FIXED) * Periodic(0.9, 1.3, FIXED),
-        lambda x, z: (
-            reference.rational_quadratic(x, z, iso(0.8), 1.6) * reference.periodic(x, z, 0.9, 1.3)
-        ),
-    ),
-    "fixed-period": Case(
-        Periodic(0.9, 1.3, period_bounds=FIXED), lambda x, z: reference.periodic(x, z, 0.9, 1.3)
-    ),
-    "all-fixed": Case(
-        Constant(2.0, FIXED) * Matern(ARD, FIXED, nu=0.5),
-        lambda x, z: 2 * reference.matern(x, z, 0.5, ARD),
-    ),
-}
-
 
 WITH_SKLEARN = [name for name, case in CASES.items() if case.sklearn is not None]
 assert_equal = partial(np.testing.assert_allclose, rtol=0, atol=1e-10)
@@ -150,14 +26,6 @@ assert_equal = partial(np.testing.assert_allclose, rtol=0, atol=1e-10)
 @pytest.fixture(params=CASES)
 def case(request):
     return CASES[request.param]
-
-
-def rows(n, n_columns, seed=0):
-    """Read-only inputs, some rows of which are equal."""
-    X = np.random.default_rng(seed).normal(size=(n, n_columns))
-    X[-2:] = X[0]
-    X.flags.writeable = False
-    return X
 
 
 def leaves(kernel):

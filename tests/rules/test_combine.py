@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import reference
-from building import NOBODY, fit_expert
+from data import read_only
 from manygp.committee.committee import Committee, Query
 from manygp.committee.layout import Layout
 from manygp.gp.expert import condition
@@ -19,16 +19,16 @@ from manygp.rules.calibration import CALIBRATIONS, Recalibration
 from manygp.rules.combine import PredictionRules, only_means
 from manygp.rules.records import needs_of
 from manygp.rules.weighting import WEIGHTINGS
+from models import NOBODY, fit_expert
 
 RULES = list(itertools.product(WEIGHTINGS, CALIBRATIONS, AGGREGATIONS))
 EVERY_RULE = pytest.mark.parametrize("names", RULES, ids="-".join)
-ROWS = np.random.default_rng(3).uniform(size=(5, 2))
+ROWS = read_only(np.random.default_rng(3).uniform(size=(5, 2)))
 COMMON = np.arange(24, 30)
 rng = np.random.default_rng(0)
-X = rng.uniform(size=(30, 2))
-Y = 4 + np.column_stack([np.sin(5 * X[:, 0]), X[:, 1] ** 2]) + 0.1 * rng.normal(size=(30, 2))
-for array in (ROWS, X, Y):
-    array.flags.writeable = False
+X = read_only(rng.uniform(size=(30, 2)))
+SIGNALS = np.column_stack([np.sin(5 * X[:, 0]), X[:, 1] ** 2])
+Y = read_only(4 + SIGNALS + 0.1 * rng.normal(size=(30, 2)))
 
 
 def seated(experts, communication=None):

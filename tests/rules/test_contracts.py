@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import reference
+from data import read_only
 from manygp.metrics import ence
 from manygp.rules.aggregation import AGGREGATIONS, normalise
 from manygp.rules.calibration import CALIBRATIONS, Information, Recalibration
@@ -46,12 +47,6 @@ MODELS_DEPENDENCE = pytest.mark.parametrize(
     "aggregation", [name for name, rule in AGGREGATIONS.items() if needs_of(rule).dependence]
 )
 N_EXPERTS = pytest.mark.parametrize("M", [1, 2, 7])
-
-
-def read_only(array):
-    array = np.array(array, dtype=float)
-    array.flags.writeable = False
-    return array
 
 
 def record(mean, variance, prior, noise, prior_mean=None, covariance=None, communication=None):
@@ -95,12 +90,12 @@ def posterior(rows, x):
 def related_experts(M=4):
     """What the first M of them say about ROWS, with their covariances and the common expert."""
     K = reference.covariance(signal, X, NOISE)
-    said = np.array([[posterior(part, x) for x in ROWS] for part in PARTS[:M]])
+    known = np.array([[posterior(part, x) for x in ROWS] for part in PARTS[:M]])
     C = np.array([[reference.smoother(signal, X, NOISE, p, x) for x in ROWS] for p in PARTS[:M]])
     covariance = np.einsum("anj,jk,bnk->abn", C, K, C)
     common = np.transpose([posterior(COMMON, x) for x in ROWS])
     prior, noise, centre = np.full((M, 9), 1.3), [[0.05]] * M, np.full((M, 1), CENTRE)
-    return record(said[..., 0], said[..., 1], prior, noise, centre, covariance, common)
+    return record(known[..., 0], known[..., 1], prior, noise, centre, covariance, common)
 
 
 def experts_for(aggregation, M=4):

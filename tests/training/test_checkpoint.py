@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from importlib.metadata import version
 
@@ -14,19 +13,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from manygp import ManyGPRegressor
 from manygp.kernels import Matern, White
 from manygp.training import fitting
 from manygp.training.checkpoint import FITS, IDENTITY, described
+from models import choosing, interrupt_after
 
 RNG = np.random.default_rng(0)
 X = RNG.random((400, 2))
 Y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.1 * RNG.normal(size=400)
-SETTINGS = {"points_per_expert": 40, "hyperparameters": "hierarchical", "random_state": 0}
-
-
-def model(**changes):
-    return ManyGPRegressor(**{**SETTINGS, **changes})
+model = partial(choosing, points_per_expert=40, hyperparameters="hierarchical")
 
 
 def same_bits(first, second):
@@ -56,18 +51,6 @@ def fits(monkeypatch):
 @pytest.fixture(scope="module")
 def uninterrupted():
     return model().fit(X, Y)
-
-
-def interrupt_after(n, monkeypatch):
-    """Let the fit of an expert fail once n are finished."""
-    fit_kernel, count = fitting.fit_kernel, iter(range(n))
-
-    def fail(*arguments):
-        if next(count, None) is None:
-            raise KeyboardInterrupt
-        return fit_kernel(*arguments)
-
-    monkeypatch.setattr(fitting, "fit_kernel", fail)
 
 
 def test_a_checkpoint_changes_nothing_and_a_second_run_fits_nothing(tmp_path, uninterrupted, fits):
@@ -115,13 +98,13 @@ def test_without_a_seed_the_second_run_takes_that_of_the_first(tmp_path, random_
 
 
 def test_the_default_model_resumes_too(tmp_path, monkeypatch):
-    small = {"points_per_expert": 100, "random_state": 1}
-    whole = ManyGPRegressor(**small).fit(X, Y)
+    small = partial(choosing, points_per_expert=100, random_state=1)
+    whole = small().fit(X, Y)
     with monkeypatch.context() as patch:
         interrupt_after(6, patch)
         with pytest.raises(KeyboardInterrupt):
-            ManyGPRegressor(**small).fit(X, Y, checkpoint=tmp_path)
-    same_bits(ManyGPRegressor(**small).fit(X, Y, checkpoint=tmp_path), whole)
+            small().fit(X, Y, checkpoint=tmp_path)
+    same_bits(small().fit(X, Y, checkpoint=tmp_path), whole)
 
 
 def test_restarts_and_kernels_of_your_own_resume_too(tmp_path, monkeypatch):
@@ -235,7 +218,6 @@ def test_a_killed_process_loses_nothing_that_it_finished(tmp_path, uninterrupted
         assert first.stdout.readline() == "ready\n"
         os.kill(first.pid, signal.SIGKILL)
     assert first.returncode == -signal.SIGKILL
-    time.sleep(0.1)
     second = subprocess.run([*command, "go"], capture_output=True, text=True, check=True)
     n_parts = len(uninterrupted.experts_)
     kept = len((folder / FITS).read_text().splitlines())
