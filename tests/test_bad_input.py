@@ -1,4 +1,8 @@
-"""Bad input: an error that names the column or row and the remedy, or a finite answer, std > 0."""
+"""Bad input beyond the table in docs/reliability.md, whose rows have their tests in test_faults.
+
+The rule is the same: an error that names the column or row and the remedy, or a finite answer with
+std > 0.
+"""
 
 import datetime
 
@@ -7,22 +11,30 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
+from data import spoilt
 from manygp.kernels import RBF, Linear, Matern, Periodic, RationalQuadratic, White
 from manygp.rules.partition import PARTITIONS
-from small import OWN, QUERIES, X, answers, assert_sound, choosing, model, spoilt, y
+from models import (
+    ONE_AND_THREE_EXPERTS,
+    OWN,
+    QUERIES,
+    X,
+    answers,
+    assert_sound,
+    choosing,
+    model,
+    y,
+)
 
 AGGREGATIONS = pytest.mark.parametrize("aggregation", ["gpoe", "grbcm", "nested"])
-KINDS = {"one-expert": {"points_per_expert": 100}, "three-experts": {"points_per_expert": 20}}
 
 
 # Missing values
 
 
 @pytest.mark.parametrize(("value", "kind"), [(np.nan, "NaN"), (np.inf, "inf"), (-np.inf, "inf")])
-def test_missing_values_of_x_are_named_by_column_and_row(value, kind):
+def test_missing_values_of_arrays_to_predict_are_named_by_column_and_row(value, kind):
     bad = spoilt(X, ((7, 1), value))
-    with pytest.raises(ValueError, match=f"X contains {kind}.*column 1, row 7.*SimpleImputer"):
-        model().fit(bad, y)
     with pytest.raises(ValueError, match=f"X contains {kind}.*column 1, row 7.*SimpleImputer"):
         model(kernel=OWN).fit(X, y).predict(bad)
 
@@ -35,17 +47,9 @@ def test_the_named_column_row_and_kind_belong_to_one_value():
         model().fit(bad, y)
 
 
-@pytest.mark.parametrize(("value", "kind"), [(np.nan, "NaN"), (np.inf, "inf")])
-def test_missing_values_of_y_are_named_by_row(value, kind):
-    with pytest.raises(ValueError, match=f"y contains {kind}.*row 7"):
-        model().fit(X, spoilt(y, (7, value)))
-
-
-def test_missing_values_of_tables_are_named_by_column():
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"a": X[:, 0], "b": pandas.array([1, None] * 30, dtype="Int64")})
-    with pytest.raises(ValueError, match=r"NaN.*column 'b', row 1"):
-        model().fit(table, y)
+def test_infinity_in_y_is_named_by_row():
+    with pytest.raises(ValueError, match=r"y contains inf.*row 7"):
+        model().fit(X, spoilt(y, (7, np.inf)))
 
 
 # Types
@@ -55,12 +59,12 @@ WORDS, DAYS = ["u", "v"] * 30, [datetime.date(2000, 1, 1 + i % 28) for i in rang
 TIMES = [datetime.datetime(2000, 1, 1 + i % 28) for i in range(60)]
 SPANS = [datetime.timedelta(days=i) for i in range(60)]
 COLUMNS = [
-    *(("pandas", WORDS, kind) for kind in ("object", "string", "category")),
-    *(("pandas", TIMES, kind) for kind in ("datetime64[ns]", "datetime64[ns, UTC]", "period[D]")),
+    *(("pandas", WORDS, kind) for kind in ("object", "string")),
+    *(("pandas", TIMES, kind) for kind in ("datetime64[ns, UTC]", "period[D]")),
     ("pandas", [1, 2] * 30, "category"),
     ("pandas", SPANS, "timedelta64[ns]"),
-    *(("polars", WORDS, kind) for kind in ("String", "Categorical")),
-    *(("polars", *c) for c in ((DAYS, "Date"), (TIMES, "Datetime"), (SPANS, "Duration"))),
+    ("polars", WORDS, "String"),
+    *(("polars", *c) for c in ((DAYS, "Date"), (SPANS, "Duration"))),
     *(("pyarrow", WORDS, kind) for kind in ("string", "dictionary")),
     *(("pyarrow", *c) for c in ((DAYS, "date"), (TIMES, "timestamp"), (SPANS, "duration"))),
 ]
@@ -91,14 +95,11 @@ NO_NUMBERS = r"(?i)number|convert|complex|string|datetime"
 @pytest.mark.parametrize(
     "bad",
     [
-        np.array([["u", "v"]] * 60),
-        np.array([["u", 1.0]] * 60, dtype=object),
-        X.astype(str),
         (1e9 * X).astype("datetime64[s]"),
         (1e9 * X).astype("timedelta64[s]"),
         X + 1j,
     ],
-    ids=["strings", "mixed", "numbers as strings", "datetime64", "timedelta64", "complex"],
+    ids=["datetime64", "timedelta64", "complex"],
 )
 def test_arrays_that_are_no_real_numbers_are_refused(bad):
     with pytest.raises(ValueError, match=NO_NUMBERS):
@@ -109,8 +110,8 @@ def test_arrays_that_are_no_real_numbers_are_refused(bad):
 
 @pytest.mark.parametrize(
     "bad",
-    [np.array(WORDS), y.astype(str), (1e9 * y).astype("datetime64[s]"), y + 1j],
-    ids=["strings", "numbers as strings", "datetime64", "complex"],
+    [np.array(WORDS), y.astype(str), (1e9 * y).astype("datetime64[s]")],
+    ids=["strings", "numbers as strings", "datetime64"],
 )
 def test_targets_that_are_no_real_numbers_are_refused(bad):
     with pytest.raises(ValueError, match=NO_NUMBERS):
@@ -118,53 +119,36 @@ def test_targets_that_are_no_real_numbers_are_refused(bad):
 
 
 @pytest.mark.parametrize("container", [scipy.sparse.csr_matrix, scipy.sparse.coo_array])
-def test_sparse_data_is_refused(container):
-    with pytest.raises(TypeError, match="dense"):
-        model().fit(container(X), y)
+def test_sparse_rows_to_predict_and_sparse_targets_are_refused(container):
     with pytest.raises(TypeError, match="dense"):
         model(kernel=OWN).fit(X, y).predict(container(X))
     with pytest.raises((TypeError, ValueError), match=r"dense|sparse"):
         model().fit(X, container(y[:, None]))
 
 
-def test_masked_values_are_refused_and_masks_of_nothing_are_not():
-    hidden = np.ma.masked_greater(X, 1.0)
-    with pytest.raises(ValueError, match=r"X is a masked array.*fill"):
-        model().fit(hidden, y)
-    with pytest.raises(ValueError, match=r"y is a masked array.*fill"):
-        model().fit(X, np.ma.masked_greater(y, 3.0))
+def test_masks_of_nothing_are_no_hindrance():
     fitted = model(kernel=OWN).fit(np.ma.array(X), np.ma.array(y))
-    with pytest.raises(ValueError, match=r"X is a masked array.*fill"):
-        fitted.predict(hidden)
     assert_array_equal(answers(fitted), answers(model(kernel=OWN).fit(X, y)))
 
 
-def strided(values):
-    wide = np.full((2 * len(values), *values.shape[1:]), np.nan)
-    wide[::2] = values
-    return wide[::2]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@ONE_AND_THREE_EXPERTS
 @pytest.mark.parametrize(
     "layout",
-    [np.asfortranarray, strided, lambda a: a[::-1].copy()[::-1], np.longdouble,
-     lambda a: a.astype(object), lambda a: a.tolist(), lambda a: a.astype(">f8")],
-    ids=["fortran", "strided", "reversed", "longdouble", "object", "list", "big-endian"],
+    [lambda a: a[::-1].copy()[::-1], lambda a: a.astype(object), lambda a: a.tolist(),
+     lambda a: a.astype(">f8")],
+    ids=["reversed", "object", "list", "big-endian"],
 )  # fmt: skip
-def test_layout_and_type_leave_no_trace(layout, kind):
-    expected = answers(model(**KINDS[kind]).fit(X, y))
-    assert_array_equal(
-        answers(model(**KINDS[kind]).fit(layout(X), layout(y)), layout(QUERIES)), expected
-    )
+def test_layout_and_type_leave_no_trace(layout, points_per_expert):
+    size = {"points_per_expert": points_per_expert}
+    fitted = model(**size).fit(layout(X), layout(y))
+    assert_array_equal(answers(fitted, layout(QUERIES)), answers(model(**size).fit(X, y)))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.int8, np.uint8, bool])
+@pytest.mark.parametrize("dtype", [np.float16, np.int8, bool])
 def test_other_numbers_are_fitted_as_float64(dtype):
     coarse, targets, rows = ((10 * np.abs(a)).astype(dtype) for a in (X, y, QUERIES))
     if dtype is bool:
-        targets = X[:, 0] > 0
-        coarse, rows = X > 0, QUERIES > 0
+        coarse, targets, rows = X > 0, X[:, 0] > 0, QUERIES > 0
     got = answers(model().fit(coarse, targets), rows)
     assert got.dtype == np.float64
     as_float = [np.asarray(a, dtype=float) for a in (coarse, targets, rows)]
@@ -181,12 +165,11 @@ def test_other_numbers_are_fitted_as_float64(dtype):
         (X[:, :, None], y, "dim 3"),
         (X, y[:, None, None], "dim 3"),
         (X, y[:-1], "inconsistent"),
-        (X[:0], y[:0], "0 sample"),
         (X[:, :0], y, "0 feature"),
         (3.0, y, "2D array"),
         (X, None, "requires y"),
     ],
-    ids=["1-d", "3-d", "3-d y", "lengths", "no rows", "no columns", "scalar", "no y"],
+    ids=["1-d", "3-d", "3-d y", "lengths", "no columns", "scalar", "no y"],
 )
 def test_wrong_shapes_are_refused(bad, targets, message):
     with pytest.raises(ValueError, match=message):
@@ -195,28 +178,12 @@ def test_wrong_shapes_are_refused(bad, targets, message):
 
 def test_rows_of_the_wrong_shape_are_refused_by_predict():
     fitted = model(kernel=OWN).fit(X, y)
-    for bad, message in ((X[0], "2D array"), (X[:, :1], "1 feature"), (X[:0], "0 sample")):
+    for bad, message in ((X[0], "2D array"), (X[:, :1], "1 feature")):
         with pytest.raises(ValueError, match=message):
             fitted.predict(bad)
 
 
-def test_missing_columns_of_tables_are_named():
-    pandas = pytest.importorskip("pandas")
-    fitted = model(kernel=OWN).fit(pandas.DataFrame(X, columns=["a", "b"]), y)
-    with pytest.raises(ValueError, match="missing:\n- b"):
-        fitted.predict(pandas.DataFrame(X[:, :1], columns=["a"]))
-    with pytest.raises(ValueError, match="unseen at fit time:\n- c"):
-        fitted.predict(pandas.DataFrame(X, columns=["a", "c"]))
-
-
-@pytest.mark.parametrize("width", [1, 2])
-def test_targets_in_columns_give_columns_as_scikit_learn_does(width):
-    Y = np.column_stack([y, -2 * y])[:, :width]
-    mean, std = model(kernel=OWN).fit(X, Y).predict(QUERIES, return_std=True)
-    assert mean.shape == std.shape == ((10,) if width == 1 else (10, 2))
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 19, 20, 21, 39, 40, 41])
+@pytest.mark.parametrize("n", [2, 3, 19, 20, 21, 39, 40, 41])
 def test_few_rows_are_enough(n):
     fitted = choosing().fit(X[:n], y[:n])
     assert len(fitted.experts_) == max(1, n // 20)
@@ -232,21 +199,6 @@ def test_tiny_experts_are_sound(points_per_expert, partition, aggregation):
     assert_sound(choosing(points_per_expert=points_per_expert, **settings).fit(X, y))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_more_columns_than_rows_are_sound(kind):
-    wide = np.random.default_rng(1).normal(size=(60, 80))
-    assert_sound(choosing(**KINDS[kind]).fit(wide, y), wide[:5] + 0.1)
-
-
-def test_a_constant_column_changes_nothing():
-    kernel = RBF(1.0, "fixed") + White(0.1, "fixed")
-    fitted = model(kernel=kernel, partition="random").fit(
-        np.column_stack([X, np.full(60, 5.0)]), y
-    )
-    got = answers(fitted, np.column_stack([QUERIES, np.full(10, 5.0)]))
-    assert_allclose(got, answers(model(kernel=kernel, partition="random").fit(X, y)), rtol=1e-10)
-
-
 @pytest.mark.parametrize("partition", PARTITIONS)
 @AGGREGATIONS
 def test_rows_that_are_all_equal_or_clumped_are_sound(partition, aggregation):
@@ -259,35 +211,24 @@ def test_rows_that_are_all_equal_or_clumped_are_sound(partition, aggregation):
 # Degenerate targets and duplicates
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("value", [3.7, 0.0, 1e300, -1e-300])
-def test_constant_targets_give_one_warning_and_that_constant(value, kind):
+@ONE_AND_THREE_EXPERTS
+@pytest.mark.parametrize("value", [0.0, 1e300, -1e-300])
+def test_constants_of_any_size_give_one_warning_and_that_constant(value, points_per_expert):
     with pytest.warns(UserWarning, match="y is constant") as record:
-        fitted = choosing(**KINDS[kind]).fit(X, np.full(60, value))
+        fitted = choosing(points_per_expert=points_per_expert).fit(X, np.full(60, value))
     assert len(record) == 1
     assert_allclose(fitted.predict(QUERIES), value, rtol=1e-12)
     assert_sound(fitted)
 
 
-def test_targets_constant_within_one_expert_are_sound():
-    halves = [np.flatnonzero(X[:, 0] < 0), np.flatnonzero(X[:, 0] >= 0)]
-    fitted = choosing(partition=lambda *_: halves).fit(X, np.where(X[:, 0] < 0, 3.0, y))
-    assert_sound(fitted)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_duplicate_rows_with_different_targets_are_noise(kind):
-    fitted = choosing(**KINDS[kind]).fit(np.repeat(X[:30], 2, axis=0), np.tile([1.0, 2.0], 30))
-    mean, std = fitted.predict(X[:30], return_std=True)
-    assert np.all(std > 0.3)  # theirs is 0.5
-    assert np.all(np.abs(mean - 1.5) < 0.5)
-
-
 @AGGREGATIONS
-@pytest.mark.parametrize("kind", KINDS)
-def test_duplicate_rows_without_noise_need_jitter_which_is_recorded(kind, aggregation):
+@ONE_AND_THREE_EXPERTS
+def test_duplicate_rows_without_noise_are_sound_in_every_aggregation(
+    points_per_expert, aggregation
+):
     twice = np.repeat(X[:30], 2, axis=0)
-    settings = {"kernel": 1.0 * RBF(1.0), "aggregation": aggregation, **KINDS[kind]}
+    settings = {"aggregation": aggregation, "points_per_expert": points_per_expert}
+    settings["kernel"] = 1.0 * RBF(1.0)
     with pytest.warns(UserWarning, match="their targets are not"):
         fitted = choosing(**settings).fit(twice, np.tile([1.0, 2.0], 30))
     assert any(expert.jitter > 0 for expert in fitted.experts_)
@@ -302,20 +243,29 @@ def test_a_covariance_of_low_rank_is_sound():
 
 
 def test_a_row_of_no_prior_variance_is_sound():
-    for kind in KINDS.values():
-        fitted = choosing(kernel=Linear(0.0, "fixed") + White(0.1), **kind).fit(X, y)
+    kernel = Linear(0.0, "fixed") + White(0.1)
+    for points_per_expert in (100, 20):
+        fitted = choosing(kernel=kernel, points_per_expert=points_per_expert).fit(X, y)
         assert_sound(fitted, np.zeros((2, 2)))
 
 
 # Magnitudes
 
 
-@pytest.mark.parametrize("scale", [1e160, 1e300, 8e307, 1e-160, 1e-300])
-def test_the_default_model_does_not_depend_on_the_units(scale):
-    expected = answers(choosing().fit(X, y))
-    assert_allclose(answers(choosing().fit(X * scale, y), QUERIES * scale), expected, rtol=1e-3)
-    if scale < 1e307:
-        assert_allclose(answers(choosing().fit(X, y * scale)) / scale, expected, rtol=1e-3)
+@pytest.fixture(scope="module")
+def ordinary():
+    """The answers of the default model in ordinary units."""
+    return answers(choosing().fit(X, y))
+
+
+@pytest.mark.parametrize("scale", [8e307, 1e-160])
+def test_the_default_model_does_not_depend_on_the_units_of_x(scale, ordinary):
+    assert_allclose(answers(choosing().fit(X * scale, y), QUERIES * scale), ordinary, rtol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e-160])
+def test_the_default_model_does_not_depend_on_the_units_of_y(scale, ordinary):
+    assert_allclose(answers(choosing().fit(X, y * scale)) / scale, ordinary, rtol=1e-3)
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200])
@@ -343,7 +293,7 @@ def test_magnitudes_beyond_a_kernel_of_your_own_are_refused_by_column(kernel):
     assert_sound(model(kernel=kernel).fit(X * 4e99, y), QUERIES * 4e99)
 
 
-@pytest.mark.parametrize("scale", [1e300, 1e160, 1e-160, 1e-300])
+@pytest.mark.parametrize("scale", [1e160, 1e-160])
 def test_raw_targets_that_no_kernel_can_fit_are_not_silent(scale):
     with pytest.raises((ValueError, UserWarning), match="normalize_y"):
         choosing(normalize_y=False).fit(X, y * scale)
@@ -356,7 +306,7 @@ STATIONARY |= {"rbf": RBF(), "rational-quadratic": RationalQuadratic(), "periodi
 @pytest.fixture(scope="module", params=STATIONARY)
 def of_two_kinds(request):
     kernel = STATIONARY[request.param] + White(0.1)
-    return [choosing(kernel=kernel, **kind).fit(X, y) for kind in KINDS.values()]
+    return [choosing(kernel=kernel, points_per_expert=n).fit(X, y) for n in (100, 20)]
 
 
 @pytest.mark.parametrize("distance", [1e8, 1e160, 1e300, -1.7e308])
@@ -367,11 +317,3 @@ def test_queries_however_far_are_sound_or_refused_by_column(of_two_kinds, distan
         except ValueError as error:
             assert "column 0" in str(error)  # noqa: PT017
             assert abs(distance) > 1e150
-
-
-def test_far_from_all_data_the_prior_remains():
-    kernel = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
-    fitted = model(kernel=kernel, normalize_y=False, prior_mean="zero", calibration="none")
-    mean, std = fitted.fit(X, y).predict([[1e6, -1e6]], return_std=True, latent=True)
-    assert mean[0] == pytest.approx(0.0, abs=1e-12)
-    assert std[0] == pytest.approx(1.0, rel=1e-12)
