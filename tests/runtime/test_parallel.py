@@ -3,9 +3,10 @@
 import gc
 import os
 import threading
-import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -14,37 +15,22 @@ from numpy.testing import assert_array_equal
 from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info
 
-from manygp import ManyGPRegressor
+from data import noisy_rows, two_waves
 from manygp.gp.likelihood import TrainingData
-from manygp.kernels import Constant, Matern, White
-from manygp.kernels.base import split_noise
 from manygp.rules.weighting import WEIGHTINGS
 from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
 from manygp.training import fitting
 from manygp.training.fitting import Run, Task, fit_kernels
+from models import FIXED, FREE, answers_at, choosing
+from waiting import wait_until
 
-rng = np.random.default_rng(0)
-X = rng.uniform(-2, 2, (150, 2))
-y = 3 + np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + 0.1 * rng.normal(size=150)
-QUERIES = rng.uniform(-3, 3, (40, 2))
-for array in (X, y, QUERIES):
-    array.flags.writeable = False
-
-FIXED = Matern(0.9, "fixed", nu=1.5) + White(0.02, "fixed")
-FREE = split_noise(Constant(1.0) * Matern(0.8, (0.05, 20.0), nu=1.5) + White(0.05))
+X, y, QUERIES = noisy_rows(two_waves, 150, 40, reach=3.0)
+RULES = {"overlap": 0, "temperature": 3.0, "calibration": "none", "routing": 3}
+model = partial(choosing, points_per_expert=10, **RULES)
+answers = answers_at(QUERIES)
 DATA = TrainingData(X, ((y - y.mean()) / y.std())[:, None], np.linspace(0, 0.1, 150), True)
 PARTS = np.array_split(np.random.default_rng(1).permutation(150), 20)
 SIGKILL = 9
-
-
-def model(**parameters):
-    rules = {"overlap": 0, "temperature": 3.0, "calibration": "none", "routing": 3}
-    return ManyGPRegressor(**{"points_per_expert": 10, "random_state": 0, **rules, **parameters})
-
-
-def answers(fitted):
-    mean, std = fitted.predict(QUERIES, return_std=True)
-    return np.array([mean, std, fitted.predict(QUERIES, return_std=True, latent=True)[1]])
 
 
 def tasks(parts, starts):
@@ -55,21 +41,6 @@ def fits(n_jobs, data=DATA, parts=PARTS, shrinkage=30.0):
     starts = [fitting.starts_of(FREE, 1, np.random.default_rng(m)) for m in range(len(parts))]
     found = fit_kernels(data, tasks(parts, starts), FREE, shrinkage, Run(n_jobs))
     return [(kernel.theta.tolist(), n) for kernel, n in found]
-
-
-@pytest.fixture
-def in_processes(monkeypatch):
-    """All experts but the first two are fitted in processes; how many batches of them were."""
-    sent = []
-
-    def spy(function, items, n_jobs):
-        sent.append(len(items))
-        return process_map(function, items, n_jobs)
-
-    monkeypatch.setattr(fitting, "WORTH_PROCESSES", -1.0)
-    monkeypatch.setattr(fitting, "FIRST_EXPERTS", 1)
-    monkeypatch.setattr(fitting, "process_map", spy)
-    return sent
 
 
 # How many workers
@@ -104,10 +75,10 @@ def recording(folder):
     """A weighting that writes down its thread and how many workers there would be."""
     uniform = WEIGHTINGS["uniform"]
 
-    def weighting(said):
-        place = f"{os.getpid()}-{threading.get_ident()}-{time.perf_counter_ns()}"
+    def weighting(experts):
+        place = f"{os.getpid()}-{uuid4()}"
         (folder / place).write_text(f"{n_workers(2)} {threading.current_thread().name}")
-        return uniform(said)
+        return uniform(experts)
 
     return weighting
 
@@ -157,9 +128,11 @@ def test_threads_keep_the_order_and_pass_exceptions_through(n_jobs):
 # Processes
 
 
-def test_processes_keep_the_order():
+def test_processes_keep_the_order(tmp_path):
     def late_first(i):
-        time.sleep(0.1 if i == 0 else 0.0)
+        if i == 0:
+            wait_until((tmp_path / "2").exists)
+        (tmp_path / str(i)).touch()
         return i, os.getpid()
 
     found = list(process_map(late_first, range(6), 2))
@@ -298,7 +271,7 @@ def test_a_worker_killed_once_is_asked_again(tmp_path):
 def test_exceptions_pass_through_from_processes_and_are_not_tried_again(tmp_path):
     def fail(i):
         if i == 1:
-            (tmp_path / str(time.perf_counter_ns())).touch()
+            (tmp_path / str(uuid4())).touch()
             raise KeyError("this one")
         return i
 
@@ -315,18 +288,20 @@ def test_a_fit_whose_worker_is_killed_names_rows_and_leaves_the_model_as_it_was(
     assert in_processes == [2]  # batches of eight and five, after two in threads
     expected, before, limits = answers(fitted), dict(vars(fitted)), threadpool_info()
     parts = [expert.indices for expert in fitted.experts_]
-    fit_batch = fitting._fit_batch
+    fit_batch, arrived = fitting._fit_batch, tmp_path / "arrived"
+
+    def arriving(*arguments):
+        for result in process_map(*arguments):
+            arrived.touch()
+            yield result
 
     def killed_at_the_last(batch):
         if len(batch[2]) == 8:
-            result = fit_batch(batch)
-            (tmp_path / "first").touch()
-            return result
-        while not (tmp_path / "first").exists():
-            time.sleep(0.01)
-        time.sleep(0.5)  # until the first has arrived
+            return fit_batch(batch)
+        wait_until(arrived.exists)  # the first batch, or it would be lost too
         return os.kill(os.getpid(), SIGKILL)
 
+    monkeypatch.setattr(fitting, "process_map", arriving)
     monkeypatch.setattr(fitting, "_fit_batch", killed_at_the_last)
     with pytest.raises(RuntimeError, match="killed 2 times while it fitted the expert") as caught:
         fitted.fit(X, y)
@@ -342,11 +317,12 @@ def test_a_fit_whose_worker_is_killed_names_rows_and_leaves_the_model_as_it_was(
     assert threadpool_info() == limits
 
 
-def test_an_interrupted_fit_says_no_more_than_that(in_processes, monkeypatch):
-    fit_batch = fitting._fit_batch
+def test_an_interrupted_fit_says_no_more_than_that(in_processes, monkeypatch, tmp_path):
+    fit_batch, over = fitting._fit_batch, tmp_path / "over"
 
-    def slow_from_the_second(batch):
-        time.sleep(0.5 if len(batch[2]) == 2 else 0.0)
+    def unfinished_from_the_second(batch):
+        if len(batch[2]) == 2:
+            wait_until(over.exists)  # or until it is ended
         return fit_batch(batch)
 
     def interrupted(items, total):
@@ -355,11 +331,12 @@ def test_an_interrupted_fit_says_no_more_than_that(in_processes, monkeypatch):
                 raise KeyboardInterrupt
             yield item
 
-    monkeypatch.setattr(fitting, "_fit_batch", slow_from_the_second)
+    monkeypatch.setattr(fitting, "_fit_batch", unfinished_from_the_second)
     starts = [FREE.theta[None]] * 12
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(KeyboardInterrupt):
             fit_kernels(DATA, tasks(PARTS[:12], starts), FREE, 30.0, Run(2, interrupted))
         gc.collect()
+    over.touch()
     assert [str(one.message) for one in caught] == []

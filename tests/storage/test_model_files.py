@@ -883,12 +883,6 @@ def test_an_expert_larger_than_memory_is_refused_before_it_is_computed(tmp_path)
 # Contents that lie, with right checksums
 
 
-@pytest.fixture
-def unsynced(monkeypatch):
-    """Thousands of files need not be on the disk."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 def verdict(path):
     """What becomes of a file: an error of its own, or a model that answers."""
     objection = error_of(lambda: check_model(path))
