@@ -19,6 +19,7 @@ from manygp import ManyGPRegressor, datasets
 from manygp.cli import main
 from manygp.display import page
 from manygp.experiments import figures, grid, tables
+from manygp.experiments.names import SCORES
 from manygp.experiments.published import published, published_cells
 from manygp.metrics import ence, nll, rmse
 from manygp.rules.labels import LABELS
@@ -71,7 +72,7 @@ def test_models_that_share_experts_score_as_if_fitted_alone(assignment, labels):
 def test_gp_pro_full_scores_as_gp_full():
     cell = grid.Cell("ackley", "full", "independent", 50, 0)
     models = grid.run_cell(cell, SMALL, None)["models"]
-    for metric in tables.METRICS:
+    for metric in SCORES:
         assert models["gp-pro-full"][metric] == pytest.approx(models["gp-full"][metric], rel=1e-9)
 
 
@@ -141,7 +142,7 @@ def test_sizes_are_compared_on_the_same_seeds_and_tasks(tmp_path, monkeypatch):
     for model in ("bt-ent-c", "rd-ent-c"):
         for size in grid.SIZES:
             values = [1.0, 2.0, 3.0] + [100.0] * (7 if size == 200 else 0)
-            for metric in tables.METRICS:
+            for metric in SCORES:
                 many += rows(values, model=model, points_per_expert=size, metric=metric)
         many += rows([9.0], model=model, task="levy", points_per_expert=200)  # not finished
     plt = pytest.importorskip("matplotlib.pyplot")

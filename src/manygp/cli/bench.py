@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from manygp.datasets import SYNTHETIC_TASKS
 from manygp.datasets import TASKS as KNOWN_TASKS
+from manygp.experiments.names import PAPER_TASKS, QUALITY_MODELS, SPEED_MODELS, SPEED_TASKS
 from manygp.rules.labels import LABELS
 
 
@@ -37,22 +38,6 @@ def _among(known: Iterable[str]) -> Callable[..., tuple[str, ...] | None]:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 QUICK_REMARK = "A quick look at 1,000 rows of each task, not the paper's data."
-
-
-# Named here, since reading them from the experiments would import all of the package.
-PAPER_TASKS = (
-    "ackley", "levy", "rastrigin", "rosenbrock", "concrete", "airfoil", "parkinsons", "power",
-    "kin40k", "protein",
-)  # fmt: skip
-QUALITY_MODELS = (
-    "manygp", "manygp-nested", "manygp-grbcm", "exact", "neighbours", "scikit-learn", "gpboost",
-    "svgp", "muygps", "manygp-5s",
-)  # fmt: skip
-
-SPEED_TASKS = (
-    "synthetic-10k", "synthetic-100k", "synthetic-1m", "kin40k", "protein", "rosenbrock",
-)  # fmt: skip
-SPEED_MODELS = ("manygp", "manygp-5s", "muygps", "gpboost", "svgp", "scikit-learn")
 
 
 def _bar() -> Progress:
@@ -86,7 +71,7 @@ DATA_DIR = click.option(
 
 
 def _study_options(
-    name: str, tasks: tuple[str, ...], models: tuple[str, ...]
+    name: str, tasks: Collection[str], models: Collection[str]
 ) -> Callable[[Command], Command]:
     """The options that studies have in common."""
     options = [

@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 from manygp import datasets
 from manygp.arrays import Array
 from manygp.datasets.files import DATA_FILES
+from manygp.experiments.names import PAPER_TASKS
 from manygp.metrics import ence, nll, reliability_curve, rmse
 from manygp.regressor import ManyGPRegressor
 from manygp.rules.combine import Rules
@@ -22,10 +23,6 @@ from manygp.rules.labels import LABELS
 from manygp.rules.records import ExpertPredictions
 from manygp.runtime.files import write_atomically
 
-PAPER_TASKS = (
-    "ackley", "levy", "rastrigin", "rosenbrock", "concrete", "airfoil", "parkinsons", "power",
-    "kin40k", "protein",
-)  # fmt: skip
 TASKS = ("ackley1d", *PAPER_TASKS)
 QUICK_TASKS = ("ackley1d", "ackley")
 QUICK_ROWS = 1_000

@@ -15,7 +15,8 @@ import numpy as np
 from manygp import datasets
 from manygp.datasets.files import DATA_FILES
 from manygp.display.page import Table
-from manygp.experiments.grid import PAPER_TASKS, Configuration, Store
+from manygp.experiments.grid import Configuration, Store
+from manygp.experiments.names import PAPER_TASKS, QUALITY_MODELS, SCORES
 from manygp.experiments.peers import PEERS, Missing
 from manygp.experiments.processes import run_alone
 from manygp.experiments.published import published
@@ -24,19 +25,6 @@ from manygp.runtime.files import write_atomically
 
 SEEDS = 5
 TIMEOUT = 600
-METRICS = ("rmse", "nll", "ence")
-NAMES = {
-    "manygp": "manygp",
-    "manygp-nested": "manygp, nested",
-    "manygp-grbcm": "manygp, GRBCM",
-    "exact": "exact GP, shared kernel",
-    "neighbours": "GP on 400 neighbours",
-    "scikit-learn": "scikit-learn GPR",
-    "gpboost": "GPBoost, Vecchia",
-    "svgp": "GPyTorch SVGP",
-    "muygps": "MuyGPs, 30 neighbours",
-    "manygp-5s": "manygp, 5 s to fit",
-}
 
 
 class Cell(NamedTuple):
@@ -116,19 +104,19 @@ def quality_table(results: list[dict[str, Any]]) -> Table:
     for task in PAPER_TASKS:
         own = _scores(results, task, "manygp")
         if own:
-            columns = {m: _paper(task, m) for m in METRICS}
+            columns = {m: _paper(task, m) for m in SCORES}
             best = [min(columns[m].items(), key=lambda item: item[1]) for m in ("rmse", "nll")]
             rows.append(
                 [
                     task,
                     *(f"{value:.3f} ({model})" for model, value in best),
-                    " / ".join(f"{columns[m]['bt-ent-c']:.3f}" for m in METRICS),
-                    " / ".join(f"**{np.mean([one[m] for one in own]):.3f}**" for m in METRICS),
+                    " / ".join(f"{columns[m]['bt-ent-c']:.3f}" for m in SCORES),
+                    " / ".join(f"**{np.mean([one[m] for one in own]):.3f}**" for m in SCORES),
                     f"{100 * np.mean([one['interval_coverage'] for one in own]):.1f}%",
                 ]
             )
     if rows:
-        means = [_mean_over_tasks(results, m) for m in METRICS]
+        means = [_mean_over_tasks(results, m) for m in SCORES]
         rows.append(["average", "", "", "", " / ".join(f"{mean:.3f}" for mean in means), ""])
     n_seeds = max(len(_scores(results, task, "manygp")) for task in PAPER_TASKS)
     title = f"RMSE / NLL / ENCE of `ManyGPRegressor()`, mean of {n_seeds} splits"
@@ -137,13 +125,13 @@ def quality_table(results: list[dict[str, Any]]) -> Table:
 
 def peer_table(results: list[dict[str, Any]]) -> Table:
     """All models on the first seed: RMSE / NLL, and seconds of fit + predict."""
-    models = [m for m in NAMES if any(one["model"] == m for one in results)]
+    models = [m for m in QUALITY_MODELS if any(one["model"] == m for one in results)]
     rows = []
     for task in PAPER_TASKS:
         found = {one["model"]: one for one in results if one["task"] == task and one["seed"] == 0}
         if found:
             rows.append([task, *(_shown(found.get(model)) for model in models)])
-    header = ["task", *(NAMES[model] for model in models)]
+    header = ["task", *(QUALITY_MODELS[model] for model in models)]
     return Table("The first split: RMSE / NLL / ENCE (seconds to fit + predict)", header, rows)
 
 
@@ -184,7 +172,7 @@ def _shown(result: dict[str, Any] | None) -> str:
         return "-"
     if "nll" not in result:
         return str(result["note"]).replace("|", "/")
-    scores = " / ".join(f"{result[metric]:.3f}" for metric in METRICS)
+    scores = " / ".join(f"{result[metric]:.3f}" for metric in SCORES)
     return f"{scores} ({result['fit_seconds']:.3g} + {result['predict_seconds']:.3g})"
 
 

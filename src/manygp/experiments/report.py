@@ -9,7 +9,8 @@ import matplotlib
 
 from manygp.display.page import Table, as_html, figure, page
 from manygp.experiments.figures import RELIABILITY, draw_posteriors, draw_reliability, draw_sizes
-from manygp.experiments.grid import PAPER_TASKS, REGIMES, TASKS
+from manygp.experiments.grid import REGIMES, TASKS
+from manygp.experiments.names import PAPER_TASKS
 from manygp.experiments.tables import (
     as_csv,
     calibration_table,

@@ -20,28 +20,18 @@ from manygp.arrays import Array
 from manygp.datasets.files import DATA_FILES
 from manygp.display.page import Table
 from manygp.experiments.grid import Configuration, Store
+from manygp.experiments.names import SPEED_MODELS, SPEED_TASKS, SYNTHETIC_ROWS
 from manygp.experiments.peers import PEERS, Missing, sklearn_gpr
 from manygp.experiments.processes import run_alone
 from manygp.metrics import nll, rmse
 from manygp.runtime.files import write_atomically
 from manygp.runtime.parallel import n_workers
 
-# Rows of the synthetic tasks, from the smallest: what is too much for a model is so from there on.
-SIZES = {"synthetic-10k": 10_000, "synthetic-100k": 100_000, "synthetic-1m": 1_000_000}
-TASKS = (*SIZES, "kin40k", "protein", "rosenbrock")
 COLUMNS, MOST_QUERIES, NOISE = 8, 100_000, 0.2
 REPEATS = 3
 # Seconds after which a run is stopped; bytes that it may ask for; a run of so many seconds is not
 # repeated.
 TIMEOUT, MEMORY, LONG = 600, 16 * 2**30, 200
-NAMES = {
-    "manygp": "manygp",
-    "manygp-5s": "manygp, 5 s budget",
-    "muygps": "MuyGPs",
-    "gpboost": "GPBoost, Vecchia",
-    "svgp": "GPyTorch SVGP",
-    "scikit-learn": "scikit-learn GPR",
-}
 HEADER = [
     "model", "fit", "over manygp's", "predict a row", "peak memory", "RMSE", "NLL", "repeats",
 ]  # fmt: skip
@@ -76,8 +66,8 @@ def synthetic(n: int, seed: int) -> tuple[Array, Array]:
 
 def rows_of(task: str, data_dir: str | None) -> tuple[Array, Array, Array, Array]:
     """Training rows and test rows: X, y, X, y."""
-    if task in SIZES:
-        n = SIZES[task]
+    if task in SYNTHETIC_ROWS:
+        n = SYNTHETIC_ROWS[task]
         train, test = synthetic(n, 0), synthetic(min(n, MOST_QUERIES), 1)
         mean, std = train[1].mean(), train[1].std()
         return train[0], (train[1] - mean) / std, test[0], (test[1] - mean) / std
@@ -148,21 +138,25 @@ def _hopeless(store: Store[Cell], cell: Cell) -> str | None:
     if cell.repeat and first is not None:
         long = first.get("fit_seconds", TIMEOUT) + first.get("predict_seconds", 0) > LONG
         return "" if long else None
-    smaller = list(SIZES)[: list(SIZES).index(cell.task)] if cell.task in SIZES else []
-    if SIZES.get(cell.task, 20_000) > SIZES["synthetic-10k"]:
+    smaller = (
+        list(SYNTHETIC_ROWS)[: list(SYNTHETIC_ROWS).index(cell.task)]
+        if cell.task in SYNTHETIC_ROWS
+        else []
+    )
+    if SYNTHETIC_ROWS.get(cell.task, 20_000) > SYNTHETIC_ROWS["synthetic-10k"]:
         smaller = smaller or ["synthetic-10k"]
     for task in smaller:
         before = store.results.get(Cell(task, cell.model, 0))
         if before is not None and "nll" not in before:
-            return f"{before['note'].partition(' with ')[0]} with {SIZES[task]:,} rows"
+            return f"{before['note'].partition(' with ')[0]} with {SYNTHETIC_ROWS[task]:,} rows"
     return None
 
 
 def medians(results: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
     """Of the repeats of each task and model; what did not finish has only a note."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for task in TASKS:
-        for model in NAMES:
+    for task in SPEED_TASKS:
+        for model in SPEED_MODELS:
             runs = [r for r in results if (r["task"], r["model"]) == (task, model)]
             finished = [r for r in runs if "nll" in r]
             if finished:
@@ -182,7 +176,7 @@ def exponent(found: dict[tuple[str, str], dict[str, Any]], model: str) -> float 
     """b of fit time ~ n^b over the synthetic tasks, if it finished at least two."""
     points = [
         (np.log(one["n_rows"]), np.log(one["fit_seconds"]))
-        for task in SIZES
+        for task in SYNTHETIC_ROWS
         if "nll" in (one := found.get((task, model), {}))
     ]
     if len(points) < 2:
@@ -195,10 +189,10 @@ def speed_table(results: list[dict[str, Any]]) -> list[Table]:
     """One table per task."""
     found = medians(results)
     tables = []
-    for task in TASKS:
+    for task in SPEED_TASKS:
         own = found.get((task, "manygp"), {})
         rows = []
-        for model, name in NAMES.items():
+        for model, name in SPEED_MODELS.items():
             one = found.get((task, model))
             if one is None:
                 continue
@@ -235,7 +229,7 @@ def write(folder: Path, results: list[dict[str, Any]]) -> list[Path]:
     found = medians(results)
     growth = [
         f"- {name}: fit time grows as n^{power:.2f}"
-        for model, name in NAMES.items()
+        for model, name in SPEED_MODELS.items()
         if (power := exponent(found, model)) is not None
     ]
     tables = [table.markdown() for table in speed_table(results)]
@@ -262,7 +256,11 @@ def draw_scaling(found: dict[tuple[str, str], dict[str, Any]], path: Path) -> bo
     """Fit time, time of a query and memory against the number of rows."""
     import matplotlib.pyplot as plt
 
-    tasks = [task for task in SIZES if any("nll" in found.get((task, m), {}) for m in NAMES)]
+    tasks = [
+        task
+        for task in SYNTHETIC_ROWS
+        if any("nll" in found.get((task, m), {}) for m in SPEED_MODELS)
+    ]
     if not tasks:
         return False
     panels: list[tuple[str, Callable[[dict[str, Any]], float]]] = [
@@ -272,7 +270,7 @@ def draw_scaling(found: dict[tuple[str, str], dict[str, Any]], path: Path) -> bo
     ]
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
     for axis, (title, value) in zip(axes, panels, strict=True):
-        for model, name in NAMES.items():
+        for model, name in SPEED_MODELS.items():
             ones = [found[t, model] for t in tasks if "nll" in found.get((t, model), {})]
             colour, marker = STYLES[model]
             if ones:
@@ -292,7 +290,11 @@ def draw_trade(found: dict[tuple[str, str], dict[str, Any]], path: Path) -> bool
     """NLL against seconds to fit, one panel per task."""
     import matplotlib.pyplot as plt
 
-    tasks = [task for task in TASKS if any("nll" in found.get((task, m), {}) for m in NAMES)]
+    tasks = [
+        task
+        for task in SPEED_TASKS
+        if any("nll" in found.get((task, m), {}) for m in SPEED_MODELS)
+    ]
     if not tasks:
         return False
     n_rows = -(-len(tasks) // 3)
@@ -301,7 +303,7 @@ def draw_trade(found: dict[tuple[str, str], dict[str, Any]], path: Path) -> bool
     )
     handles: dict[str, Any] = {}
     for axis, task in zip(axes.ravel(), tasks, strict=False):
-        for model, name in NAMES.items():
+        for model, name in SPEED_MODELS.items():
             one = found.get((task, model), {})
             if "nll" in one:
                 colour, marker = STYLES[model]

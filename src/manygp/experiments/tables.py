@@ -13,9 +13,9 @@ import numpy as np
 
 from manygp.display.page import Table
 from manygp.experiments.grid import POINTS, POINTS_OF_TASK
+from manygp.experiments.names import SCORES
 from manygp.experiments.published import published, published_cells
 
-METRICS = ("rmse", "nll", "ence")
 # The paper's names of what we measure in seconds.
 SECONDS = {"train_seconds": "fit_seconds", "test_seconds": "predict_seconds"}
 TITLES = {
@@ -60,7 +60,7 @@ def tidy(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                     "fit_seconds": cell["fit_seconds"],
                     "predict_seconds": scores["predict_seconds"],
                 }
-                for metric in METRICS
+                for metric in SCORES
             ]
     return sorted(rows, key=lambda row: [str(value) for value in list(row.values())[:6]])
 
@@ -168,7 +168,7 @@ def calibration_table(summary: dict[Key, Summary], regime: str, tasks: list[str]
     variants = [f"{a}-{w}" for a in ("bt", "kx", "rd") for w in ("ent", "var", "uni")]
     for model in variants:
         row = [model]
-        for metric in METRICS:
+        for metric in SCORES:
             pair = [average(summary, regime, tasks, m, metric) for m in (model, f"{model}-c")]
             paper = [
                 float(np.mean([published()[task, m, metric] for task in tasks]))
@@ -181,7 +181,7 @@ def calibration_table(summary: dict[Key, Summary], regime: str, tasks: list[str]
             row.append(f"{_change(pair[0], pair[1])} ({_change(paper[0], paper[1])})")
         rows.append(row)
     header = [""]
-    for metric in METRICS:
+    for metric in SCORES:
         header += [f"{metric.upper()}, without → with", "change"]
     return Table("What calibration changes, on average over the tasks", header, rows)
 
