@@ -15,6 +15,7 @@ from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 
 from manygp.arrays import Array
+from manygp.experiments.processes import CannotRunError
 from manygp.gp.likelihood import TrainingData
 from manygp.kernels.base import Sum, metric, split_noise
 from manygp.kernels.catalogue import default_kernel
@@ -41,10 +42,6 @@ class Answer(NamedTuple):
     predict_seconds: float
     note: str = ""
     interval: tuple[Array, Array] | None = None
-
-
-class Missing(Exception):
-    """The library is not installed, or the task is not for it."""
 
 
 def many(X: Array, y: Array, X_test: Array, seed: int, **parameters: Any) -> Answer:
@@ -132,7 +129,7 @@ def sklearn_gpr(
 
     most_rows = most_rows or MOST_EXACT_ROWS
     if len(X) > most_rows:
-        raise Missing(f"scikit-learn's GP is for at most {most_rows:,} rows")
+        raise CannotRunError(f"scikit-learn's GP is for at most {most_rows:,} rows")
     start = np.sqrt(X.shape[1]) * np.maximum(X.std(axis=0), 0.02)
     matern = Matern(start, (1e-2, 1e3), nu=2.5)
     kernel = ConstantKernel(1.0, (1e-3, 1e3)) * matern + WhiteKernel(0.1, (1e-6, 10))
@@ -291,7 +288,7 @@ def _imported(name: str) -> Any:
     try:
         return __import__(name)
     except ImportError as error:
-        raise Missing(f"{name} is not installed") from error
+        raise CannotRunError(f"{name} is not installed") from error
 
 
 def _timed(task: Callable[[], Any]) -> tuple[Any, float]:
