@@ -439,7 +439,7 @@ def test_gpboost_predicts_better_than_the_mean_with_a_positive_std():
 def test_svgp_predicts_better_than_the_mean_with_a_positive_std(monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("gpytorch", reason="GPyTorch is not installed")
-    monkeypatch.setattr(peers, "INDUCING", 30)
-    monkeypatch.setattr(peers, "STEPS", 200)
+    monkeypatch.setattr(peers, "SVGP_POINTS", 30)
+    monkeypatch.setattr(peers, "SVGP_STEPS", 200)
     X, y, X_test, y_test = smooth()
     check_sensible(peers.svgp(X, y, X_test, 0), y_test)
