@@ -19,7 +19,7 @@ from manygp import ManyGPRegressor, datasets
 from manygp.cli import main
 from manygp.display import page
 from manygp.experiments import paper, paper_figures, paper_plan, paper_tables
-from manygp.experiments.names import SCORES
+from manygp.experiments.names import PAPER_SCORES
 from manygp.experiments.paper_plan import FULL_SCOPE, PaperCell, paper_cells
 from manygp.experiments.published import published, published_cells
 from manygp.experiments.study import Configuration
@@ -76,7 +76,7 @@ def test_models_that_share_experts_score_as_if_fitted_alone(assignment, labels):
 def test_gp_pro_full_scores_as_gp_full():
     cell = PaperCell("ackley", "full", "independent", 50, 0)
     models = paper.run_paper_cell(cell, None, n_rows=300)["models"]
-    for metric in SCORES:
+    for metric in PAPER_SCORES:
         assert models["gp-pro-full"][metric] == pytest.approx(models["gp-full"][metric], rel=1e-9)
 
 
@@ -112,7 +112,7 @@ def rows(values, **changes):
 
 
 def scores(some):
-    return paper_tables.published_scores(paper_tables.summarise(some), "independent")
+    return paper_tables.table_scores(paper_tables.summarise(some), "independent")
 
 
 def test_a_cell_shows_mean_standard_error_and_the_papers_number():
@@ -122,7 +122,7 @@ def test_a_cell_shows_mean_standard_error_and_the_papers_number():
     assert found.error == pytest.approx(0.1 / np.sqrt(3))
     (table,) = [
         t
-        for t in paper_tables.paper_tables(paper_tables.published_scores(summary, "independent"))
+        for t in paper_tables.paper_tables(paper_tables.table_scores(summary, "independent"))
         if t.title.startswith("GP-pro, GP-pro-full") and t.title.endswith("rmse")
     ]
     by_task = {row[0]: row[1] for row in table.rows}
@@ -151,7 +151,7 @@ def test_sizes_are_compared_on_the_same_seeds_and_tasks(tmp_path, monkeypatch):
     for model in ("bt-ent-c", "rd-ent-c"):
         for size in paper_plan.EXPERT_SIZES:
             values = [1.0, 2.0, 3.0] + [100.0] * (7 if size == 200 else 0)
-            for metric in SCORES:
+            for metric in PAPER_SCORES:
                 many += rows(values, model=model, points_per_expert=size, metric=metric)
         many += rows([9.0], model=model, task="levy", points_per_expert=200)  # not finished
     plt = pytest.importorskip("matplotlib.pyplot")

@@ -10,7 +10,7 @@ PAPER_TASKS = (
 )  # fmt: skip
 
 # The scores that the paper reports; lower is better.
-SCORES = ("rmse", "nll", "ence")
+PAPER_SCORES = ("rmse", "nll", "ence")
 
 # The models of `bench quality`, and the heads of their columns.
 QUALITY_MODELS = {

@@ -17,12 +17,12 @@ from manygp.experiments.paper_figures import (
 )
 from manygp.experiments.paper_plan import REPRODUCED_TASKS
 from manygp.experiments.paper_tables import (
-    Scores,
+    TableScores,
     calibration_table,
     cell_markup,
     paper_tables,
-    published_scores,
     summarise,
+    table_scores,
     tidy,
     tidy_csv,
 )
@@ -63,7 +63,7 @@ def write_paper(folder: Path, results: list[Result], remark: str = "") -> list[P
     tasks = [task for task in REPRODUCED_TASKS if task in finished]
 
     tables = {
-        title: _regime_tables(published_scores(summary, regime), tasks)
+        title: _regime_tables(table_scores(summary, regime), tasks)
         for regime, title in REGIME_TITLES.items()
     }
     figures = {
@@ -87,7 +87,7 @@ def write_paper(folder: Path, results: list[Result], remark: str = "") -> list[P
     return write_texts(folder, texts) + paths
 
 
-def _regime_tables(scores: Scores, tasks: list[str]) -> list[Table]:
+def _regime_tables(scores: TableScores, tasks: list[str]) -> list[Table]:
     """The effect of calibration, if a task of the paper's tables is finished, and its tables."""
     own = [task for task in tasks if task in PAPER_TASKS]
     return [*([calibration_table(scores, own)] if own else []), *paper_tables(scores)]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.display.page import Table
-from manygp.experiments.names import SCORES
+from manygp.experiments.names import PAPER_SCORES
 from manygp.experiments.paper_plan import points_of
 from manygp.experiments.published import published, published_cells
 from manygp.experiments.study import Result, csv_text
@@ -45,7 +45,7 @@ class Summary(NamedTuple):
 
 
 Key = tuple[str, str, str, int, str]  # regime, task, model, points per expert, metric
-Scores = dict[tuple[str, str, str], Summary]  # by task, model and metric
+TableScores = dict[tuple[str, str, str], Summary]  # by task, model and metric
 
 
 def tidy(results: Iterable[Result]) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def tidy(results: Iterable[Result]) -> list[dict[str, Any]]:
                     "fit_seconds": cell["fit_seconds"],
                     "predict_seconds": scores["predict_seconds"],
                 }
-                for metric in SCORES
+                for metric in PAPER_SCORES
             ]
     return sorted(rows, key=lambda row: [str(value) for value in list(row.values())[:6]])
 
@@ -96,7 +96,7 @@ def summarise(rows: list[dict[str, Any]]) -> dict[Key, Summary]:
     return found
 
 
-def published_scores(summary: dict[Key, Summary], regime: str) -> Scores:
+def table_scores(summary: dict[Key, Summary], regime: str) -> TableScores:
     """What the paper's tables show of a regime; a global GP is the same in all regimes."""
     scores = {}
     for (its_regime, task, model, points, metric), value in summary.items():
@@ -106,7 +106,7 @@ def published_scores(summary: dict[Key, Summary], regime: str) -> Scores:
     return scores
 
 
-def paper_tables(scores: Scores) -> list[Table]:
+def paper_tables(scores: TableScores) -> list[Table]:
     """Every table of the paper: our mean and standard error, the paper's number in brackets."""
     tables = []
     for name, title in TABLE_TITLES.items():
@@ -119,7 +119,7 @@ def paper_tables(scores: Scores) -> list[Table]:
 
 
 def _metric_tables(
-    scores: Scores, metric: str, theirs: dict[tuple[str, str], float], title: str
+    scores: TableScores, metric: str, theirs: dict[tuple[str, str], float], title: str
 ) -> list[Table]:
     """Tasks by models, a few models at a time; `theirs` has the paper's number of each."""
     tasks = list(dict.fromkeys(task for task, _ in theirs))
@@ -136,7 +136,7 @@ def _metric_tables(
 
 
 def _cell_text(
-    scores: Scores, key: tuple[str, str, str], theirs: dict[tuple[str, str], float]
+    scores: TableScores, key: tuple[str, str, str], theirs: dict[tuple[str, str], float]
 ) -> str:
     """Our number of a task, model and metric, and the paper's."""
     task, model, metric = key
@@ -161,29 +161,31 @@ def cell_markup(cell: str) -> str:
     return text.replace("(", '<span class="paper">(').replace(")", ")</span>")
 
 
-def average(scores: Scores, tasks: list[str], model: str, metric: str) -> float | None:
+def average(scores: TableScores, tasks: list[str], model: str, metric: str) -> float | None:
     """The mean over tasks, or None unless all of them are finished."""
     found = [scores[task, model, metric].mean for task in tasks if (task, model, metric) in scores]
     return float(np.mean(found)) if found and len(found) == len(tasks) else None
 
 
-def calibration_table(scores: Scores, tasks: list[str]) -> Table:
+def calibration_table(scores: TableScores, tasks: list[str]) -> Table:
     """Averages over the tasks without and with calibration, and the relative change.
 
     A row has numbers once all of the tasks are finished.
     """
     variants = [f"{a}-{w}" for a in ("bt", "kx", "rd") for w in ("ent", "var", "uni")]
     header = [""]
-    for metric in SCORES:
+    for metric in PAPER_SCORES:
         header += [f"{metric.upper()}, without → with", "change"]
     rows = []
     for model in variants:
-        changes = [_change_texts(scores, tasks, model, metric) for metric in SCORES]
+        changes = [_change_texts(scores, tasks, model, metric) for metric in PAPER_SCORES]
         rows.append([model, *(text for pair in changes for text in pair)])
     return Table("What calibration changes, on average over the tasks", header, rows)
 
 
-def _change_texts(scores: Scores, tasks: list[str], model: str, metric: str) -> tuple[str, str]:
+def _change_texts(
+    scores: TableScores, tasks: list[str], model: str, metric: str
+) -> tuple[str, str]:
     """A metric without and with calibration, and the change; the paper's in brackets."""
     before, after = (average(scores, tasks, m, metric) for m in (model, f"{model}-c"))
     if before is None or after is None:

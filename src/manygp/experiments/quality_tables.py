@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from manygp.display.page import Table
-from manygp.experiments.names import PAPER_TASKS, QUALITY_MODELS, SCORES
+from manygp.experiments.names import PAPER_SCORES, PAPER_TASKS, QUALITY_MODELS
 from manygp.experiments.published import published
 from manygp.experiments.study import Result, csv_text, is_scored, write_texts
 
@@ -34,7 +34,8 @@ def quality_table(results: list[Result]) -> Table:
     rows = [_quality_row(task, own) for task, own in by_task.items() if own]
     if rows:
         means = [
-            np.mean([_mean(own, score) for own in by_task.values() if own]) for score in SCORES
+            np.mean([_mean(own, score) for own in by_task.values() if own])
+            for score in PAPER_SCORES
         ]
         rows.append(["average", "", "", "", " / ".join(f"{mean:.3f}" for mean in means), ""])
     n_seeds = max(len(own) for own in by_task.values())
@@ -62,13 +63,13 @@ def _own_results(results: list[Result], task: str) -> list[Result]:
 
 def _quality_row(task: str, own: list[Result]) -> list[str]:
     """The paper's numbers of a task and the means of this library's results."""
-    columns = {score: _paper_column(task, score) for score in SCORES}
+    columns = {score: _paper_column(task, score) for score in PAPER_SCORES}
     best = [min(columns[score].items(), key=lambda item: item[1]) for score in ("rmse", "nll")]
     return [
         task,
         *(f"{value:.3f} ({model})" for model, value in best),
-        " / ".join(f"{columns[score]['bt-ent-c']:.3f}" for score in SCORES),
-        " / ".join(f"**{_mean(own, score):.3f}**" for score in SCORES),
+        " / ".join(f"{columns[score]['bt-ent-c']:.3f}" for score in PAPER_SCORES),
+        " / ".join(f"**{_mean(own, score):.3f}**" for score in PAPER_SCORES),
         f"{100 * _mean(own, 'interval_coverage'):.1f}%",
     ]
 
@@ -89,5 +90,5 @@ def _peer_text(result: Result | None) -> str:
         return "-"
     if not is_scored(result):
         return str(result["note"]).replace("|", "/")
-    scores = " / ".join(f"{result[score]:.3f}" for score in SCORES)
+    scores = " / ".join(f"{result[score]:.3f}" for score in PAPER_SCORES)
     return f"{scores} ({result['fit_seconds']:.3g} + {result['predict_seconds']:.3g})"
