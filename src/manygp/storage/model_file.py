@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class _Parts(NamedTuple):
-    """What a file says of the committee, checked, before anything is computed."""
+    """The committee as a file describes it, checked, before anything is computed."""
 
     data: TrainingData
     own: list[IndexArray]
@@ -164,7 +164,7 @@ def _read(path: str | PathLike[str], what: str, step: Callable[[], T]) -> T:
         return step()
     except MISTAKES as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        reason = reason or "it does not fit into memory"  # only that one says nothing
+        reason = reason or "it does not fit into memory"  # only that one has no message
         raise ModelFileError(f"{os.fspath(path)} {what}: {reason}") from error
 
 
@@ -351,7 +351,7 @@ def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> l
 
 
 def _is_table(table: Any) -> bool:
-    """Whether it can be what the command line keeps; what it says is checked where it is used."""
+    """Whether it can be what the command line keeps; who uses it checks its contents."""
     match table:
         case None | {"target": str(), "columns": list()}:
             return True
@@ -365,7 +365,7 @@ def _require(fact: object, otherwise: str) -> None:
 
 
 def _require_memory(known: list[int], n_columns: int) -> None:
-    """Refuse experts of so many rows each that are larger than the machine's memory."""
+    """Refuse experts, given by the rows that each knows, that exceed the machine's memory."""
     memory = physical_memory()
     # Factors may be in single precision, but not while the largest is computed.
     sizes = (k * (k * (4 if k >= SINGLE_ROWS else 8) + 8 * n_columns) for k in known)
