@@ -23,11 +23,14 @@ from manygp.rules.partition import balltree
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.training import fitting
 
+# Timed rounds, after one that is not.
 REPEATS = 5
+# Experts that GPyTorch fits; its time is scaled to all of them.
 SAMPLED_EXPERTS = 4
 
 
 def seconds(task: Callable[[], object], inner: int = 1) -> float:
+    """The mean seconds of a task that is run `inner` times."""
     start = perf_counter()
     for _ in range(inner):
         task()
@@ -35,18 +38,20 @@ def seconds(task: Callable[[], object], inner: int = 1) -> float:
 
 
 def side_by_side(*tasks: Callable[[], object], inner: int = 1) -> list[float]:
-    """Median seconds of each task; the tasks take turns, so that noise hits all of them."""
+    """Median seconds of each task; the tasks take turns, so that a busy machine slows all."""
     rounds = [[seconds(task, inner) for task in tasks] for _ in range(REPEATS + 1)][1:]
     return [median(column) for column in zip(*rounds, strict=True)]
 
 
 def matrix_product(n: int) -> Callable[[], object]:
+    """The task that multiplies two (n, n) matrices."""
     rng = np.random.default_rng(0)
     A, B, out = rng.normal(size=(n, n)), rng.normal(size=(n, n)), np.empty((n, n))
     return lambda: np.matmul(A, B, out=out)
 
 
 def data(n: int, d: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    """Rows X (n, d) and standardised targets y (n,)."""
     rng = np.random.default_rng(1)
     X = rng.random((n, d))
     y = np.sin(6 * X[:, 0]) + X[:, 1] * X[:, 2] + np.cos(4 * X[:, 3]) + 0.1 * rng.normal(size=n)
@@ -54,6 +59,7 @@ def data(n: int, d: int = 8) -> tuple[np.ndarray, np.ndarray]:
 
 
 def likelihood(n: int, d: int = 8) -> None:
+    """A likelihood and its gradient, against the flops of a matrix product."""
     X, y = data(n, d)
     evaluation = Likelihood(X, y[:, None], np.zeros(n), constant_mean=True)
     kernel = default_kernel(d)
@@ -83,7 +89,7 @@ def predict(n: int = 20_000, points: int = 200) -> None:
 
 
 def routing(sizes: tuple[int, ...] = (100_000, 1_000_000), n_queries: int = 100_000) -> None:
-    """A query of the eight nearest experts, of more and more of them."""
+    """A query of the eight nearest experts, with more and more experts."""
     queries = data(n_queries)[0]
     settings = {"overlap": 0, "hyperparameters": "shared", "temperature": 4, "routing": 8}
     models = [
@@ -102,15 +108,16 @@ def workers(n: int = 100_000) -> None:
     X, y = data(n)
     rng = np.random.default_rng(0)
     training = TrainingData(X, y[:, None], np.zeros(n), constant_mean=True)
-    kernel = fitting.fit_shared(training, split_noise(default_kernel(8)), 0, rng, fitting.Run(2))
+    start = split_noise(default_kernel(8))
+    blocks = fitting.random_blocks(n, fitting.SHARED_ROWS, rng)
+    kernel = fitting.fit_shared(training, blocks, start, start.theta[None], fitting.Run(2))
     parts = balltree(X, n // 200, rng)
-    starts = [kernel.theta[None]] * len(parts)
+    tasks = [fitting.Task(part, kernel.theta[None]) for part in parts]
 
     def task(n_jobs: int, worth_processes: float) -> Callable[[], object]:
         def run() -> None:
             fitting.WORTH_PROCESSES = worth_processes
-            how = fitting.Run(n_jobs)
-            fitting.fit_kernels(training, parts, kernel, 10.0, starts, False, how)
+            fitting.fit_kernels(training, tasks, kernel, 10.0, fitting.Run(n_jobs))
 
         return run
 
@@ -122,6 +129,8 @@ def workers(n: int = 100_000) -> None:
 
 
 def imports() -> None:
+    """The import of this package, against that of scikit-learn's GP."""
+
     def task(module: str) -> Callable[[], object]:
         return lambda: subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
 
@@ -130,6 +139,7 @@ def imports() -> None:
 
 
 def fit(n: int = 20_000) -> None:
+    """A fit in both regimes of the paper's model, against GPyTorch."""
     X, y = data(n)
     for name in ("hierarchical", "independent"):
         settings = {"hyperparameters": name, "n_jobs": 2, "random_state": 0}

@@ -2,8 +2,8 @@
 
     python benchmarks/million.py [rows]
 
-Once from a NumPy memmap and once from a Parquet file that is read in pieces (extra `parquet`);
-both partitions that look at the rows are timed as well.
+The rows come once from a NumPy memmap and once from a Parquet file that is read in pieces (extra
+`parquet`). The ball tree and k-means are timed as well.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from manygp.metrics import nll, rmse
 from manygp.rules.partition import balltree, kmeans
 from manygp.tables.reading import read_parquet
 
+# Test rows.
 N_QUERIES = 100_000
 
 
-def write(folder: Path, n: int) -> None:
+def write_rows(folder: Path, n: int) -> None:
+    """Write n rows as NumPy files and as a Parquet file."""
     import pyarrow
     import pyarrow.parquet
 
@@ -36,7 +38,8 @@ def write(folder: Path, n: int) -> None:
     pyarrow.parquet.write_table(pyarrow.table({**columns, "y": y}), folder / "rows.parquet")
 
 
-def run(folder: Path, source: str) -> None:
+def fit_and_predict(folder: Path, source: str) -> None:
+    """Print seconds, memory and scores with rows from "memmap" or "parquet"."""
     if source == "memmap":
         X, y = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("X", "y"))
     else:
@@ -57,6 +60,7 @@ def run(folder: Path, source: str) -> None:
 
 
 def partitions(n: int) -> None:
+    """Print the seconds of both partitions that look at the rows."""
     X, _ = synthetic(n, 0)
     for method in (balltree, kmeans):
         begin = perf_counter()
@@ -66,11 +70,11 @@ def partitions(n: int) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) == 3:
-        run(Path(sys.argv[1]), sys.argv[2])
+        fit_and_predict(Path(sys.argv[1]), sys.argv[2])
     else:
         n_rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
         partitions(n_rows)
         with TemporaryDirectory() as folder:
-            write(Path(folder), n_rows)
+            write_rows(Path(folder), n_rows)
             for kind in ("memmap", "parquet"):
                 subprocess.run([sys.executable, __file__, folder, kind], check=True)

@@ -1,4 +1,4 @@
-"""Is it better to ask more experts? NLL by the number asked, on test rows.
+"""NLL on test rows by the number of experts that are asked.
 
 python benchmarks/routing.py [folder of the real data sets]
 """
@@ -13,14 +13,19 @@ from manygp import ManyGPRegressor
 from manygp.datasets import load, split
 from manygp.metrics import nll
 
-TASKS = {"kin40k": 30.0, "rosenbrock": np.inf, "protein": 3.0}  # and the pull that suits them
+# Tasks, and the pull of the experts' hyperparameters that suits them.
+PULLS = {"kin40k": 30.0, "rosenbrock": np.inf, "protein": 3.0}
+# Numbers of experts to ask; None asks all of them.
 ASKED = (1, 2, 4, 8, 16, None)
+# Share of the weight that may be left to experts that are not asked.
 TOLERANCE = 0.01
-ROWS = 2_000
+# Test rows that are scored.
+SCORED_ROWS = 2_000
 
 
 def main(data_dir: str | None) -> None:
-    for task, pull in TASKS.items():
+    """Print the NLL of each task by the number of experts."""
+    for task, pull in PULLS.items():
         data = split(load(task, 0, data_dir=data_dir), 0)
         model = ManyGPRegressor(
             overlap=2,
@@ -35,8 +40,9 @@ def main(data_dir: str | None) -> None:
         found = []
         for k in ASKED:
             model.set_params(routing=k)
-            y, answer = data.y_test[:ROWS], model.predict(data.X_test[:ROWS], return_std=True)
-            found.append(f"{'all' if k is None else k}: {nll(y, *answer):.3f}")
+            mean, std = model.predict(data.X_test[:SCORED_ROWS], return_std=True)
+            score = nll(data.y_test[:SCORED_ROWS], mean, std)
+            found.append(f"{'all' if k is None else k}: {score:.3f}")
         print(f"{task}, {len(model.experts_)} experts: {', '.join(found)}")
         print(f"  to leave {TOLERANCE:.0%} of the weight to others: {enough} experts")
 

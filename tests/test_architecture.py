@@ -94,9 +94,7 @@ def test_a_floor_imports_only_from_floors_below_it(part):
         package = path.parent.relative_to(ROOT).parts
         for imported in imported_modules(path.read_text(encoding="utf-8"), MODULES, package):
             other = part_of_the_house(imported)
-            below = FLOOR_OF[other] < FLOOR_OF[part]
-            lazy = part == "__init__" or (other == "__init__" and below)
-            allowed = other == part or below or lazy or (part, other) in DOORS
+            allowed = other == part or FLOOR_OF[other] < FLOOR_OF[part]
             assert allowed, f"{module} imports {imported}"
 
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ parquet = pytest.importorskip("pyarrow.parquet")
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PAGES_WITH_CODE = [p for p in PAGES if "```python\n" in p.read_text() and p.name != "design.md"]
+PAGES_WITH_CODE = [page for page in PAGES if "```python\n" in page.read_text()]
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.name)
@@ -21,7 +22,7 @@ def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     X = rng.random((500, 2))
     names = {"X": X, "y": np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=500), "X_new": X[:5]}
     monkeypatch.chdir(tmp_path)
-    for name in ("flights.parquet", "new.parquet"):  # that the README reads
+    for name in ("flights.parquet", "new.parquet"):  # that a page reads
         columns = {"distance": X[:, 0], "hour": X[:, 1], "delay": names["y"]}
         parquet.write_table(pyarrow.table(columns), name)
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
@@ -57,3 +58,27 @@ def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def named(dotted):
+    """The module, or the attribute of one, that a dotted name stands for."""
+    module, *rest = dotted.split(".")
+    found = import_module(module)
+    for name in rest:
+        if not hasattr(found, name):
+            import_module(f"{found.__name__}.{name}")
+        found = getattr(found, name)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_modules_and_tests_that_a_page_names_exist(page):
+    text = page.read_text()
+    for dotted in set(re.findall(r"(?<![\w./-])manygp(?:\.[A-Za-z_]\w*)+", text)):
+        assert named(dotted) is not None, dotted
+    for path in set(re.findall(r"\btests/[\w/]+\.py", text)):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150

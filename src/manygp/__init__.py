@@ -13,7 +13,7 @@ __all__ = ["ManyGPRegressor", "ModelFileError", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: scikit-learn with the estimator, and not before."""
+    """Import a public name when it is first used: scikit-learn comes with the estimator."""
     if name == "__version__":
         from importlib.metadata import version
 

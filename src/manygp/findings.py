@@ -10,9 +10,9 @@ import numpy as np
 from manygp.kernels.base import NoisyKernel
 from manygp.runtime.words import counted
 
-# How firmly the experts' log-hyperparameters are held at those of the shared kernel: the precision
-# of a Gaussian around them, or a function from the shared kernel to one number or one per element
-# of theta. 0 holds nothing, infinity everything.
+# Shrinkage: how firmly the experts' log-hyperparameters are held at those of the shared kernel. It
+# is the precision of a Gaussian prior around these, or a function from the shared kernel to one
+# precision or one per element of theta. 0 holds nothing, infinity everything.
 Shrinkage: TypeAlias = float | Callable[[NoisyKernel], Any]
 
 

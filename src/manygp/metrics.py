@@ -121,7 +121,10 @@ def reliability_curve(
 
 
 def ence(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, n_bins: int = N_BINS) -> float:
-    """Expected normalised calibration error: mean over bins of ``|RMV - RMSE| / RMV``.
+    """Expected normalised calibration error (ENCE): mean over bins of ``|RMV - RMSE| / RMV``.
+
+    Rows are binned by their predicted std. In each bin RMV, the root mean variance, is the
+    predicted error, and RMSE the observed one. 0 is a perfect std.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ from manygp.training.pipeline import prepare, train
 class ManyGPRegressor(RegressorMixin, BaseEstimator):
     """Gaussian process regression by a committee of local experts that calibrates itself.
 
-    One kernel is fitted for all rows. In its metric the rows are parted among many small
+    One kernel is fitted for all rows. In its metric the rows are partitioned among many small
     Gaussian processes, the experts, which adapt it to their own rows and also know some of
     their neighbours' rows. A prediction is the product of those of the nearest experts, each
     weighted by how much it knows about the row. How much the experts share, and by how much
@@ -61,29 +61,31 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
             default="tempered"
         ExpertPredictions -> weights of shape (M, N).
     temperature : float or "auto", default="auto"
-        Of "tempered" and "softmax": the higher, the more say the surest expert has.
+        Temperature of the weightings "tempered" and "softmax": the higher, the more weight the
+        surest experts get.
     calibration : {"auto", "information", "none"} or callable, default="auto"
         ExpertPredictions -> factors of the experts' variances, shape (M, N). "auto" chooses the
         strength of "information", and a scale and a power of the aggregated variance.
     aggregation : {"gpoe", "poe", "bcm", "rbcm", "barycentre", "grbcm", "nested"} or callable, \
             default="gpoe"
         (ExpertPredictions, weights) -> Gaussian. The last two model what experts have in
-        common; they have one kernel for all and take no weights.
+        common; they need one kernel for all and use no weights. A callable of yours declares
+        what it needs with `manygp.rules.records.needs`.
     hyperparameters : {"auto", "hierarchical", "independent", "shared"} or callable, \
             default="auto"
         "independent" fits every expert for itself, as the paper does. "shared" fits one kernel
         for all on a few blocks of random rows. "hierarchical" then fits each expert with a
-        Gaussian pull on its log-hyperparameters towards the shared ones; "auto" chooses how
-        strong. A callable maps the shared kernel to the precision of that pull, one number or
-        one per element of theta.
+        Gaussian prior on its log-hyperparameters around the shared ones. The precision of
+        that prior is the shrinkage; "auto" chooses it. A callable maps the shared kernel to
+        the shrinkage, one number or one per element of theta.
     routing : int, float, "auto" or None, default="auto"
-        How many experts are asked about a row, those with the nearest centres; None for all. A
-        number below 1 is a tolerance: as many as leave less than that share of the weight to
-        all others.
+        The number of experts that are queried about a row, those with the nearest centres; None
+        for all. A number below 1 is a tolerance: as many as leave less than that share of the
+        weight to all others.
     prior_mean : {"zero", "constant"}, default=None
         Prior mean of the (normalised) target: 0, or a constant fitted by each expert. By
         default a constant, but 0 for a model of one expert, which then is scikit-learn's, and
-        for "grbcm" and "nested".
+        for an aggregation that models what experts have in common, as "grbcm" and "nested" do.
     alpha : float or array-like of shape (n,), default=0.0
         Known noise variance of the training targets, in the square of their units, on top of
         the kernel's White. As in scikit-learn it is not part of predictions.
@@ -94,14 +96,14 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     normalize_y : bool, default=True
         Whether targets are standardised before the kernel sees them.
     n_restarts_optimizer : int, default=0
-        Further random starts of each fit that nothing pulls on.
+        Further random starts of each fit without shrinkage.
     time_budget : float, default=None
         Seconds that `fit` may take. It then tries what it has time for: smaller experts than
-        `points_per_expert`, fewer overlaps and pulls where these are "auto", a shared kernel
-        of fewer rows. What it takes depends on the speed of the machine; `plan_` tells.
+        `points_per_expert`, fewer overlaps and shrinkages where these are "auto", a shared
+        kernel of fewer rows. What it takes depends on the speed of the machine; `plan_` tells.
     n_jobs : int, default=None
-        Experts fitted or asked at the same time; -1 for all cores. The result does not depend
-        on it.
+        Experts that are fitted or queried at the same time; -1 for all cores. The result does
+        not depend on it.
     random_state : int or RandomState, default=None
     verbose : bool, default=False
         Say what is going to be done and what it costs, after evaluating the likelihood of a
@@ -116,13 +118,15 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         The shared kernel, or that of a single expert, or what the experts started from if they
         share nothing.
     nearest_ : int or None
-        How many experts are asked about a row; None for all.
+        The number of experts that are queried about a row; None for all.
     calibration_report_ : CalibrationReport or None
         What was chosen by leave-one-out, and the score of each alternative; None if there was
         nothing to choose. `manygp.display.CalibrationDisplay` draws it.
     plan_ : Plan
         The size of experts, what was to be compared and, with `time_budget` or `verbose`, the
         estimated seconds and bytes.
+    model_ : FittedModel
+        All that `fit` found, frozen, with every answer as a method.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         If X has column names.
@@ -134,7 +138,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     another rule. What is "auto" keeps what `fit` has chosen; `calibration="auto"` was learned
     for the other four and has to be set too when they change.
 
-    A single expert has nothing to choose and is asked as it is: exact GP regression.
+    A single expert leaves nothing to choose, and its prediction is the answer: exact GP
+    regression.
 
     Examples
     --------
@@ -317,7 +322,11 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         return self.model_.leave_one_out(rows, latent=latent)
 
     def loo_score(self) -> dict[str, float]:
-        """RMSE, NLL and ENCE of the training rows, each left out: quality without test data."""
+        """RMSE, NLL and ENCE of the training rows, each left out: quality without test data.
+
+        NLL is the mean negative log-likelihood, ENCE the expected normalised calibration error;
+        see `manygp.metrics`.
+        """
         return self.model_.left_out_scores()
 
     def sample_y(

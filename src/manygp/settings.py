@@ -1,4 +1,4 @@
-"""What the user asked for: parameters, validated once, and what they leave to choose."""
+"""The parameters of the user, validated once, and what they leave to choose."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from manygp.rules.records import Aggregation, Calibration, Needs, Partitioner, W
 from manygp.rules.weighting import TEMPERED
 from manygp.validation import check_integer, check_number
 
-# Shrinkages by name, and what "auto" chooses from: from the simpler to the more flexible.
+# Shrinkages by name (see `findings.Shrinkage`), and those that "auto" compares, from the simpler
+# to the more flexible.
 SHRINKAGES: dict[str, float] = {"independent": 0.0, "hierarchical": 30.0, "shared": np.inf}
 SHRINKAGE_LADDER = (np.inf, 30.0, 10.0, 3.0)
 OVERLAP_LADDER = (0.0, 1.0, 2.0, 4.0)

@@ -13,7 +13,7 @@ from manygp.runtime.progress import warn
 
 # Squares of larger numbers, over a small length-scale, overflow.
 LARGEST = 1e100
-# Raw targets whose variance is so many times off the kernel's are beyond its bounds.
+# Raw targets whose variance differs from the kernel's by this factor are beyond its bounds.
 FAR = 100.0
 # How types that are not numbers call themselves in NumPy, pandas, polars and pyarrow.
 NOT_NUMBERS = (

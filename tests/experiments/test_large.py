@@ -7,7 +7,8 @@ from test_data_files import HOME
 from manygp import ManyGPRegressor
 from manygp.datasets import load, split
 from manygp.datasets.files import DATA_FILES
-from manygp.experiments.grid import Cell, Configuration, run_cell
+from manygp.experiments.paper import run_paper_cell
+from manygp.experiments.paper_plan import PaperCell
 from manygp.experiments.published import published
 from manygp.metrics import nll, rmse
 
@@ -19,8 +20,8 @@ def test_gp_pro_c_is_as_accurate_and_likely_as_the_papers(task):
     if task in DATA_FILES and HOME is None:
         pytest.skip("needs the real data sets: set MANYGP_DATA")
     data_dir = None if HOME is None else str(HOME)
-    cell = Cell(task, "bt", "independent", 200, 0)
-    scores = run_cell(cell, Configuration(), data_dir)["models"]["bt-ent-c"]
+    cell = PaperCell(task, "bt", "independent", 200, 0)
+    scores = run_paper_cell(cell, data_dir)["models"]["bt-ent-c"]
     assert scores["rmse"] <= 1.05 * published()[task, "bt-ent-c", "rmse"]
     assert scores["nll"] <= published()[task, "bt-ent-c", "nll"] + 0.05
 

@@ -18,12 +18,18 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from manygp import ManyGPRegressor, cli, datasets
-from manygp.cli.bench import PAPER_TASKS, QUALITY_MODELS
-from manygp.experiments import grid, peers, quality
+from manygp.experiments import peers, quality
+from manygp.experiments.names import PAPER_TASKS, QUALITY_MODELS
+from manygp.experiments.paper_plan import PaperCell
+from manygp.experiments.processes import CannotRunError
 from manygp.experiments.published import published
+from manygp.experiments.quality import QualityCell, quality_cells, quality_study
+from manygp.experiments.quality_tables import peer_table, quality_table, write_quality
+from manygp.experiments.study import Configuration, Store
 from manygp.metrics import coverage, ence, nll, rmse
 
-CELLS = [quality.Cell("levy", model, 0) for model in ("exact", "manygp", "svgp", "neighbours")]
+STUDY = quality_study()
+CELLS = [QualityCell("levy", model, 0) for model in ("exact", "manygp", "svgp", "neighbours")]
 
 
 def result(task="levy", model="manygp", seed=0, **changes):
@@ -38,13 +44,14 @@ def failed(task="levy", model="exact", seed=0, note="failed: MemoryError"):
     return {"task": task, "model": model, "seed": seed, "note": note}
 
 
-def fake_processes(monkeypatch, answer):
+def fake_processes(monkeypatch, answer, seconds=600):
     """Let `answer(cell)` stand for the process of a cell; the list of cells that were started."""
     started = []
 
     def run(command, **options):
         assert command[:3] == [sys.executable, "-m", "manygp.experiments.quality"]
-        cell = quality.Cell(*json.loads(command[3]))
+        assert options["timeout"] == seconds
+        cell = QualityCell(*json.loads(command[3]))
         started.append(cell)
         returncode, stdout, stderr = answer(cell)
         return subprocess.CompletedProcess(command, returncode, stdout, stderr)
@@ -62,7 +69,7 @@ def finishes(cell):
 
 def test_this_library_runs_on_all_seeds_and_the_others_on_the_first():
     tasks, models = ["levy", "kin40k"], ["exact", "manygp", "svgp"]
-    cells = quality.plan(tasks, models, 3)
+    cells = quality_cells(tasks, models, 3)
     assert len(cells) == len(set(cells)) == 2 * (3 + 2)
     for task in tasks:
         for model in models:
@@ -73,30 +80,30 @@ def test_this_library_runs_on_all_seeds_and_the_others_on_the_first():
 
 def test_finished_cells_are_not_computed_again_and_others_are(tmp_path, monkeypatch):
     kept = result(*CELLS[1], rmse=0.123)
-    quality.open_store(tmp_path).add(CELLS[1], kept)
+    STUDY.open_store(tmp_path).add(CELLS[1], kept)
     started = fake_processes(monkeypatch, finishes)
     seen = []
-    quality.run(quality.open_store(tmp_path), CELLS, None, seen.append)
+    STUDY.run(STUDY.open_store(tmp_path), CELLS, None, seen.append)
     assert started == seen == [CELLS[0], *CELLS[2:]]
-    again = quality.open_store(tmp_path)
+    again = STUDY.open_store(tmp_path)
     assert again.read(CELLS) == [kept if cell == CELLS[1] else result(*cell) for cell in CELLS]
-    quality.run(again, CELLS, None, pytest.fail)
+    STUDY.run(again, CELLS, None, pytest.fail)
 
 
 def test_a_cell_that_is_killed_or_fails_is_noted_and_the_run_goes_on(tmp_path, monkeypatch):
     def answer(cell):
         if cell.model == "exact":
-            raise subprocess.TimeoutExpired("python", quality.TIMEOUT)
+            raise subprocess.TimeoutExpired("python", 7)
         if cell.model == "manygp":
             return 1, "", "Traceback ...\n  File ...\nMemoryError: 7 GB\n"
         if cell.model == "svgp":
             return -9, "", ""
         return finishes(cell)
 
-    monkeypatch.setattr(quality, "TIMEOUT", 7)
-    fake_processes(monkeypatch, answer)
-    store, seen = quality.open_store(tmp_path), []
-    quality.run(store, CELLS, None, seen.append)
+    study = quality_study(seconds=7)
+    fake_processes(monkeypatch, answer, seconds=7)
+    store, seen = study.open_store(tmp_path), []
+    study.run(store, CELLS, None, seen.append)
     assert seen == CELLS
     assert store.read(CELLS) == [
         failed(*CELLS[0], "not finished in 7 s"),
@@ -104,13 +111,13 @@ def test_a_cell_that_is_killed_or_fails_is_noted_and_the_run_goes_on(tmp_path, m
         failed(*CELLS[2], "failed: no message"),
         result(*CELLS[3]),
     ]
-    assert not quality.open_store(tmp_path).missing(CELLS)
+    assert not STUDY.open_store(tmp_path).missing(CELLS)
 
 
-def test_a_process_that_takes_too_long_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(quality, "TIMEOUT", 0.01)
-    store = quality.open_store(tmp_path)
-    quality.run(store, CELLS[:1], None, lambda cell: None)
+def test_a_process_that_takes_too_long_is_ended(tmp_path):
+    study = quality_study(seconds=0.01)
+    store = study.open_store(tmp_path)
+    study.run(store, CELLS[:1], None, lambda cell: None)
     assert store.read(CELLS) == [failed(*CELLS[0], "not finished in 0.01 s")]
 
 
@@ -118,16 +125,16 @@ def test_a_peer_that_cannot_run_here_is_left_out_and_asked_again(tmp_path, monke
     absent = fake_processes(
         monkeypatch, lambda c: (0, "", "no") if c.model == "svgp" else finishes(c)
     )
-    store, seen = quality.open_store(tmp_path), []
-    quality.run(store, CELLS, None, seen.append)
+    store, seen = STUDY.open_store(tmp_path), []
+    STUDY.run(store, CELLS, None, seen.append)
     assert seen == absent == CELLS
     assert "svgp" not in {one["model"] for one in store.read(CELLS)}
-    assert quality.open_store(tmp_path).missing(CELLS) == [CELLS[2]]
+    assert STUDY.open_store(tmp_path).missing(CELLS) == [CELLS[2]]
 
 
 def test_a_cell_runs_in_a_process_of_its_own(tmp_path):
-    cell, store = quality.Cell("ackley1d", "scikit-learn", 1), quality.open_store(tmp_path)
-    quality.run(store, [cell], None, lambda cell: None)
+    cell, store = QualityCell("ackley1d", "scikit-learn", 1), STUDY.open_store(tmp_path)
+    STUDY.run(store, [cell], None, lambda cell: None)
     (found,) = store.read([cell])
     data = datasets.split(datasets.load("ackley1d", 1), 1)
     answer = peers.sklearn_gpr(data.X_train, data.y_train, data.X_test, 1)
@@ -137,7 +144,7 @@ def test_a_cell_runs_in_a_process_of_its_own(tmp_path):
 
 
 def test_the_process_of_a_peer_that_is_missing_ends_well_and_prints_no_result(monkeypatch, capsys):
-    cell = quality.Cell("rosenbrock", "scikit-learn", 0)  # has too many rows for it
+    cell = QualityCell("rosenbrock", "scikit-learn", 0)  # has too many rows for it
     monkeypatch.setattr(sys, "argv", ["quality", json.dumps(cell), "null"])
     monkeypatch.delitem(sys.modules, quality.__name__)  # it runs anew, as a program
     runpy.run_module(quality.__name__, run_name="__main__")
@@ -161,7 +168,7 @@ def test_a_cell_scores_the_rows_that_were_answered(with_interval, monkeypatch):
         return peers.Answer(*said, ends if with_interval else None)
 
     monkeypatch.setitem(peers.PEERS, "exact", peer)
-    found = quality.run_cell(quality.Cell("ackley1d", "exact", 3), None)
+    found = quality.run_quality_cell(QualityCell("ackley1d", "exact", 3), None)
     asked = (data.y_test[:100], np.full(100, 0.1), np.linspace(0.5, 1.5, 100))
     assert found == {
         "task": "ackley1d",
@@ -191,7 +198,7 @@ def test_the_quality_table_averages_splits_then_tasks_beside_the_papers_best():
         failed("kin40k", "manygp", seed=1),
         result("kin40k", "exact", rmse=9.0),
     ]
-    table = quality.quality_table(results)
+    table = quality_table(results)
     assert table.title == "RMSE / NLL / ENCE of `ManyGPRegressor()`, mean of 2 splits"
     rows = by_first(table)
     assert list(rows) == ["levy", "kin40k", "average"]
@@ -210,8 +217,8 @@ def test_the_quality_table_averages_splits_then_tasks_beside_the_papers_best():
 
 
 def test_the_papers_best_are_the_lowest_of_its_columns_on_every_task():
-    rows = by_first(quality.quality_table([result(task) for task in grid.PAPER_TASKS]))
-    for task in grid.PAPER_TASKS:
+    rows = by_first(quality_table([result(task) for task in PAPER_TASKS]))
+    for task in PAPER_TASKS:
         for metric in ("rmse", "nll"):
             value, model = rows[task][f"paper: best {metric.upper()}"].split()
             columns = {k[1]: v for k, v in published().items() if k[0::2] == (task, metric)}
@@ -227,7 +234,7 @@ def test_the_peer_table_shows_the_first_split_with_notes_and_gaps():
         failed("kin40k", "exact", note="not finished in 600 s"),
         result("kin40k", "gpboost", interval_coverage=None),
     ]
-    table = quality.peer_table(results)
+    table = peer_table(results)
     names = ["manygp", "exact GP, shared kernel", "GPBoost, Vecchia"]
     assert table.header == ["task", *names]
     assert table.rows == [
@@ -242,19 +249,19 @@ def test_the_peer_table_shows_the_first_split_with_notes_and_gaps():
 
 
 def test_every_peer_has_a_name_for_its_column():
-    assert list(quality.NAMES) == list(peers.PEERS)
+    assert list(QUALITY_MODELS) == list(peers.PEERS)
 
 
 def test_results_and_tables_are_written(tmp_path):
     results = [result(), failed(model="svgp"), result(model="exact", interval_coverage=None)]
-    assert quality.write(tmp_path, results) == [tmp_path / "results.csv", tmp_path / "tables.md"]
+    assert write_quality(tmp_path, results) == [tmp_path / "results.csv", tmp_path / "tables.md"]
     with (tmp_path / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["model"] for row in rows] == ["manygp", "svgp", "exact"]
     assert float(rows[0]["rmse"]) == 0.5
     assert (rows[1]["rmse"], rows[1]["note"]) == ("", "failed: MemoryError")
     text = (tmp_path / "tables.md").read_text()
-    for table in (quality.quality_table(results), quality.peer_table(results)):
+    for table in (quality_table(results), peer_table(results)):
         assert table.markdown() in text
 
 
@@ -267,16 +274,11 @@ def test_results_and_tables_are_written(tmp_path):
     ],
 )
 def test_tables_without_a_score_of_this_library_average_nothing(results, tmp_path):
-    quality.write(tmp_path, results)
+    write_quality(tmp_path, results)
     assert "nan" not in (tmp_path / "tables.md").read_text()
 
 
 # The command.
-
-
-def test_the_command_knows_the_tasks_and_models_of_the_study():
-    assert PAPER_TASKS == grid.PAPER_TASKS
-    assert list(QUALITY_MODELS) == list(peers.PEERS)
 
 
 @pytest.mark.parametrize(
@@ -293,15 +295,15 @@ def test_the_command_lists_what_it_knows(options, known, tmp_path):
 
 def test_the_command_computes_what_is_missing_and_writes_all_that_was_asked(tmp_path, monkeypatch):
     folder = tmp_path / "r"
-    kept = quality.Cell("levy", "manygp", 0)
-    quality.open_store(folder).add(kept, result(*kept, rmse=0.123))
+    kept = QualityCell("levy", "manygp", 0)
+    STUDY.open_store(folder).add(kept, result(*kept, rmse=0.123))
     command = ["bench", "quality", "--results", str(folder), "--tasks", "levy"]
     command += ["--models", "manygp, svgp", "--seeds", "2"]
     started = fake_processes(monkeypatch, finishes)
     shown = CliRunner().invoke(cli.main, command)
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.split() == [str(folder / "results.csv"), str(folder / "tables.md")]
-    assert started == [quality.Cell("levy", "svgp", 0), quality.Cell("levy", "manygp", 1)]
+    assert started == [QualityCell("levy", "svgp", 0), QualityCell("levy", "manygp", 1)]
     assert len((folder / "results.csv").read_text().splitlines()) == 1 + 3
     assert "0.123" in (folder / "tables.md").read_text()
     assert CliRunner().invoke(cli.main, command).exit_code == 0
@@ -309,21 +311,21 @@ def test_the_command_computes_what_is_missing_and_writes_all_that_was_asked(tmp_
 
 
 def test_the_command_refuses_a_folder_of_another_configuration(tmp_path):
-    grid.Store(tmp_path, grid.Configuration(n_rows=300), grid.Cell)
+    Store(tmp_path, Configuration(n_rows=300), PaperCell)
     shown = CliRunner().invoke(cli.main, ["bench", "quality", "--results", str(tmp_path)])
     assert shown.exit_code == 1
     assert "another configuration" in shown.output
 
 
 def test_a_missing_data_file_is_an_error_of_the_command_and_not_a_result(tmp_path, monkeypatch):
-    folder, cell = tmp_path / "r", quality.Cell("kin40k", "manygp", 0)
+    folder, cell = tmp_path / "r", QualityCell("kin40k", "manygp", 0)
     problem = "FileNotFoundError: kin40k.csv.gz is missing; get it from ..."
     fake_processes(monkeypatch, lambda cell: (1, "", problem))
     command = ["bench", "quality", "--results", str(folder), "--data-dir", str(tmp_path)]
     command += ["--tasks", "kin40k", "--models", "manygp", "--seeds", "1"]
     shown = CliRunner().invoke(cli.main, command)
     # With the file in place the same command is to compute the cell.
-    assert quality.open_store(folder).missing([cell]) == [cell]
+    assert STUDY.open_store(folder).missing([cell]) == [cell]
     assert "kin40k.csv.gz is missing" in shown.output
 
 
@@ -349,7 +351,9 @@ def check_sensible(answer, y_test):
     assert rmse(y_test, answer.mean) < y_test.std()
 
 
-@pytest.mark.parametrize("name", ["exact", "neighbours", "scikit-learn", *QUALITY_MODELS[:3]])
+@pytest.mark.parametrize(
+    "name", ["exact", "neighbours", "scikit-learn", *list(QUALITY_MODELS)[:3]]
+)
 def test_peers_predict_better_than_the_mean_with_a_positive_std(name, monkeypatch):
     small = partial(ManyGPRegressor, points_per_expert=40)  # three experts, not one
     monkeypatch.setattr(peers, "ManyGPRegressor", small)
@@ -408,7 +412,7 @@ def test_costly_peers_answer_the_first_rows_and_scikit_learn_refuses_many(monkey
     monkeypatch.setattr(peers, "MOST_LOCAL_ROWS", 8)
     for peer in (peers.exact, peers.neighbours):
         np.testing.assert_allclose(peer(X, y, X_test, 0).mean, whole.mean[:8], atol=1e-7)
-    with pytest.raises(peers.Missing, match="at most 8 rows"):
+    with pytest.raises(CannotRunError, match="at most 8 rows"):
         peers.sklearn_gpr(X, y, X_test, 0)
 
 
@@ -420,7 +424,7 @@ def test_a_library_that_is_not_installed_is_named(name, library, monkeypatch):
     for other in others:
         monkeypatch.setitem(sys.modules, other, object())
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(peers.Missing, match=f"^{library} is not installed$"):
+    with pytest.raises(CannotRunError, match=f"^{library} is not installed$"):
         peers.PEERS[name](*smooth(60)[:3], 0)
 
 
@@ -435,7 +439,7 @@ def test_gpboost_predicts_better_than_the_mean_with_a_positive_std():
 def test_svgp_predicts_better_than_the_mean_with_a_positive_std(monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("gpytorch", reason="GPyTorch is not installed")
-    monkeypatch.setattr(peers, "INDUCING", 30)
-    monkeypatch.setattr(peers, "STEPS", 200)
+    monkeypatch.setattr(peers, "SVGP_POINTS", 30)
+    monkeypatch.setattr(peers, "SVGP_STEPS", 200)
     X, y, X_test, y_test = smooth()
     check_sensible(peers.svgp(X, y, X_test, 0), y_test)

@@ -795,8 +795,7 @@ def test_names_of_arrays_are_no_paths(tmp_path, fitted):
 # Each file is opened with little memory to spare: what it claims is never asked for.
 BOUNDED = """
 import json, resource, sys
-import manygp
-from manygp import ModelFileError
+from manygp import ModelFileError, load
 from manygp.storage import check_model
 with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * resource.getpagesize()
@@ -804,7 +803,7 @@ limit = used + 200 * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for path in sys.argv[1:]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for function in (check_model, manygp.load):
+    for function in (check_model, load):
         try:
             function(path)
             said = "loaded"

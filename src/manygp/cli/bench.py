@@ -5,21 +5,27 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from manygp.datasets import SYNTHETIC_TASKS
 from manygp.datasets import TASKS as KNOWN_TASKS
+from manygp.experiments.names import PAPER_TASKS, QUALITY_MODELS, SPEED_MODELS, SPEED_TASKS
 from manygp.rules.labels import LABELS
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from manygp.experiments.study import CellType, Study
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _among(known: Iterable[str]) -> Callable[..., tuple[str, ...] | None]:
-    """Callback of a comma-separated choice; an unknown name lists the known ones."""
+    """The callback of a comma-separated option; an unknown name is an error that lists all."""
 
     def parse(context: object, parameter: object, value: str | None) -> tuple[str, ...] | None:
         if value is None:
@@ -35,38 +41,6 @@ def _among(known: Iterable[str]) -> Callable[..., tuple[str, ...] | None]:
     return parse
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-QUICK_REMARK = "A quick look at 1,000 rows of each task, not the paper's data."
-
-
-# Named here, since reading them from the experiments would import all of the package.
-PAPER_TASKS = (
-    "ackley", "levy", "rastrigin", "rosenbrock", "concrete", "airfoil", "parkinsons", "power",
-    "kin40k", "protein",
-)  # fmt: skip
-QUALITY_MODELS = (
-    "manygp", "manygp-nested", "manygp-grbcm", "exact", "neighbours", "scikit-learn", "gpboost",
-    "svgp", "muygps", "manygp-5s",
-)  # fmt: skip
-
-SPEED_TASKS = (
-    "synthetic-10k", "synthetic-100k", "synthetic-1m", "kin40k", "protein", "rosenbrock",
-)  # fmt: skip
-SPEED_MODELS = ("manygp", "manygp-5s", "muygps", "gpboost", "svgp", "scikit-learn")
-
-
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[done]} of {task.fields[cells]} cells, left:"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-        speed_estimate_period=600,
-    )
-
-
 @click.group()
 def bench() -> None:
     """Compare with the paper and with other libraries.
@@ -77,7 +51,8 @@ def bench() -> None:
     """  # fmt: skip
 
 
-DATA_DIR = click.option(
+# The option of all studies; they differ in the others.
+DATA_DIR_OPTION = click.option(
     "--data-dir",
     type=click.Path(exists=True, file_okay=False),
     default=None,
@@ -86,9 +61,9 @@ DATA_DIR = click.option(
 
 
 def _study_options(
-    name: str, tasks: tuple[str, ...], models: tuple[str, ...]
+    name: str, tasks: Collection[str], models: Collection[str]
 ) -> Callable[[Command], Command]:
-    """The options that studies have in common."""
+    """The options that quality and speed have in common."""
     options = [
         click.option(
             "--results",
@@ -97,7 +72,7 @@ def _study_options(
             show_default=True,
             help="Folder of the results; what is finished in it is reused.",
         ),
-        DATA_DIR,
+        DATA_DIR_OPTION,
         click.option(
             "--tasks",
             callback=_among(tasks),
@@ -142,10 +117,10 @@ def quality(
     installed (benchmarks/requirements.txt), on the first split, ten minutes at most each. It can
     be interrupted at any time: the same command goes on where it stopped.
     """  # fmt: skip
-    from manygp.experiments import quality as study
+    from manygp.experiments.quality import quality_cells, quality_study
 
-    cells = study.plan(tasks or PAPER_TASKS, models or QUALITY_MODELS, seeds)
-    _study("quality", study, cells, results, data_dir)
+    cells = quality_cells(tasks or PAPER_TASKS, models or QUALITY_MODELS, seeds)
+    _run_study(quality_study(), cells, results, data_dir)
 
 
 @bench.command()
@@ -170,31 +145,10 @@ def speed(
     installed (benchmarks/requirements.txt), with ten minutes and 16 GiB at most for a run. It can
     be interrupted at any time: the same command goes on where it stopped.
     """  # fmt: skip
-    from manygp.experiments import speed as study
+    from manygp.experiments.speed import speed_cells, speed_study
 
-    cells = study.plan(tasks or SPEED_TASKS, models or SPEED_MODELS, repeats)
-    _study("speed", study, cells, results, data_dir)
-
-
-def _study(name: str, study: Any, cells: Any, results: Path, data_dir: str | None) -> None:
-    """Run the missing cells of a study and write its tables."""
-    try:
-        store = study.open_store(results)
-        with _bar() as bar:
-            missing = store.missing(cells)
-            running = bar.add_task(f"bench {name}", total=len(missing), done=0, cells=len(missing))
-            done = itertools.count(1)
-            study.run(
-                store,
-                cells,
-                data_dir,
-                lambda cell: bar.update(running, advance=1, done=next(done)),
-            )
-        written = study.write(results, store.read(cells))
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"what is finished is kept in {results}") from None
-    for path in written:
-        click.echo(path)
+    cells = speed_cells(tasks or SPEED_TASKS, models or SPEED_MODELS, repeats)
+    _run_study(speed_study(), cells, results, data_dir)
 
 
 @bench.command()
@@ -205,7 +159,7 @@ def _study(name: str, study: Any, cells: Any, results: Path, data_dir: str | Non
     help="Folder of the results; finished cells in it are reused "
     "[default: paper-results, or paper-quick].",
 )
-@DATA_DIR
+@DATA_DIR_OPTION
 @click.option(
     "--tasks",
     callback=_among(KNOWN_TASKS),
@@ -257,33 +211,60 @@ def paper(
 
     It can be interrupted at any time: the same command goes on where it stopped.
     """  # fmt: skip
-    from manygp.experiments import grid
-    from manygp.experiments.report import write_report
+    from manygp.experiments.paper import paper_study
+    from manygp.experiments.paper_plan import FULL_SCOPE, LARGEST_GLOBAL, QUICK_SCOPE, paper_cells
 
     if quick and not set(tasks or ()) <= set(SYNTHETIC_TASKS):
         raise click.UsageError(f"--quick is for the synthetic tasks: {', '.join(SYNTHETIC_TASKS)}")
-    results = results or Path("paper-quick" if quick else "paper-results")
-    configuration = grid.Configuration(n_rows=grid.QUICK_ROWS if quick else None)
-    chosen = tasks or (grid.QUICK_TASKS if quick else grid.TASKS)
-    cells = grid.plan(chosen, models or LABELS, seeds or (2 if quick else 10), sizes and not quick)
+    scope = QUICK_SCOPE if quick else FULL_SCOPE
+    cells = paper_cells(
+        tasks or scope.tasks,
+        models or LABELS,
+        seeds or scope.n_seeds,
+        with_sizes=sizes and scope.with_sizes,
+    )
     if not cells:
         raise click.UsageError(
-            f"nothing to do: a global GP is for at most {grid.LARGEST_GLOBAL:,} training rows"
+            f"nothing to do: a global GP is for at most {LARGEST_GLOBAL:,} training rows"
         )
+    _run_study(paper_study(jobs, scope), cells, results or Path(scope.folder), data_dir)
+
+
+def _run_study(
+    study: Study[CellType], cells: list[CellType], results: Path, data_dir: str | None
+) -> None:
+    """Run the missing cells of a study, write its tables, and print the paths of all files."""
     try:
-        store = grid.Store(results, configuration, grid.Cell)
+        store = study.open_store(results)
         missing = store.missing(cells)
         with _bar() as bar:
-            cost = sum(cell.cost for cell in missing)
-            running = bar.add_task("bench paper", total=cost, done=0, cells=len(missing))
+            cost = sum(study.cost(cell) for cell in missing)
+            running = bar.add_task(f"bench {study.name}", total=cost, done=0, cells=len(missing))
             done = itertools.count(1)
-
-            def finished(cell: grid.Cell) -> None:
-                bar.update(running, advance=cell.cost, done=next(done))
-
-            grid.run(store, cells, data_dir, jobs, finished)
-        written = write_report(results, store.read(cells), QUICK_REMARK if quick else "")
+            study.run(
+                store,
+                cells,
+                data_dir,
+                lambda cell: bar.update(running, advance=study.cost(cell), done=next(done)),
+            )
+        written = study.write(results, store.read(cells))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"what is finished is kept in {results}") from None
     for path in written:
         click.echo(path)
+
+
+def _bar() -> Progress:
+    """The progress of a study by the cost of its cells, if standard error is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[done]} of {task.fields[cells]} cells, left:"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        speed_estimate_period=600,
+    )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PICTURES = ("png", "svg", "pdf")
 # Experts that a posterior can show without confusion.
 MOST_EXPERTS_DRAWN = 5
-# Training rows that a model is asked to predict when it is verified.
+# Training rows that a model has to predict when it is verified.
 VERIFIED_ROWS = 100
 
 
@@ -154,7 +154,7 @@ def info(model: Path, as_json: bool) -> None:
 
 
 def _facts(manifest: dict[str, Any]) -> dict[str, Any]:
-    """What a manifest says, without what is by default."""
+    """The facts of a manifest, without parameters that have their default."""
     from manygp.settings import Settings
     from manygp.storage.codec import encode
 

@@ -251,8 +251,8 @@ def _predictions(
 ) -> tuple[Array, ...]:
     """Mean (N, t), variance, prior variance (N,), prior mean (N, t) of one expert.
 
-    Rows of the training data that are to be left out it does not know. The others are filled up
-    to whole tiles, so that the digits of one do not depend on others.
+    It predicts training rows that are to be left out as if it did not know them. The others are
+    filled up to whole tiles, so that the digits of one do not depend on others.
     """
     if left_out is not None:
         known = places(expert, left_out)

@@ -21,7 +21,7 @@ def between_experts(
 ) -> Array:
     """Prior covariances of the means that experts predict at each row: (K, K, N).
 
-    Expert m's mean is c_m' y_m with c_m = K_m^-1 k_m, so that of m and l covary by
+    Expert m's mean is c_m' y_m with c_m = K_m^-1 k_m, so those of m and l covary by
     c_m' K(X_m, X_l) c_l; y_m and y_l share the noise of the rows that both know.
 
     Parameters

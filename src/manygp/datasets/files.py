@@ -31,7 +31,7 @@ class DataFile(NamedTuple):
     url: str | None
 
     def check(self, path: Path) -> Array:
-        """Read the file; a ValueError names it and says what is wrong."""
+        """Read the file; a ValueError names it and what is wrong."""
         try:
             text = gzip.decompress(path.read_bytes())
         except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]

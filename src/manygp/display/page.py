@@ -71,9 +71,6 @@ class TextTable(NamedTuple):
         return f"### {self.title}\n\n{body}\n"
 
 
-Table = TextTable  # until the experiments are merged
-
-
 def as_html(table: TextTable, markup: Callable[[str], str] = escape, kind: str = "") -> str:
     """A table in HTML that scrolls sideways where the screen is narrow.
 

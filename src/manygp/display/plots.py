@@ -1,4 +1,4 @@
-"""Displays in scikit-learn's style: they hold numbers, and draw them when asked.
+"""Displays in scikit-learn's style: they hold numbers, and `plot` draws them.
 
 Matplotlib is imported only when a display makes its own figure.
 """

@@ -233,7 +233,7 @@ def _nothing_chosen(n_experts: int) -> str:
 def _changed(settings: Settings) -> Iterable[str]:
     """Parameters that differ from their default, as they would be written."""
     defaults = Settings().parameters
-    for name, value in settings.parameters.items():
+    for name, value in sorted(settings.parameters.items()):
         if np.ndim(value) > 0:
             yield f"{name}: one per row"
         elif value is not defaults[name] and value != defaults[name]:

@@ -12,26 +12,36 @@ from manygp import ManyGPRegressor
 from manygp.arrays import Array
 from manygp.datasets import Split, load, split
 from manygp.display.plots import CalibrationDisplay, ReliabilityDisplay
-from manygp.experiments.figures import draw_posteriors
+from manygp.experiments.paper_figures import ILLUSTRATION_DPI, draw_posteriors
 from manygp.experiments.published import published
 from manygp.metrics import ence, nll, rmse
 
-MODELS = {
-    "manygp": None,  # the default of this library, which the paper does not have
+# The models of the table, and their labels in the paper.
+DEMO_MODELS = {
+    "manygp": None,  # the default of this library, which is not in the paper
     "GP-pro": "bt-ent",
     "GP-pro-c": "bt-ent-c",
     "GP-pro-sm": "gp-pro-sm",
     "GP-full": "gp-full",
 }
-COLUMNS = {"RMSE": "rmse", "NLL": "nll", "ENCE": "ence"}
-TIMES = {"fit s": "train_seconds", "predict s": "test_seconds"}
-SEED = 0
+# The columns of the table, and the paper's names of them.
+DEMO_COLUMNS = {
+    "RMSE": "rmse",
+    "NLL": "nll",
+    "ENCE": "ence",
+    "fit s": "train_seconds",
+    "predict s": "test_seconds",
+}
+# The split, and the random state of the models.
+DEMO_SEED = 0
 
 
-def run(label: str | None, data: Split) -> tuple[ManyGPRegressor, Array, Array, list[float]]:
-    """Fitted model, means, standard deviations, and what the table shows of them."""
+def fit_and_score(
+    label: str | None, data: Split
+) -> tuple[ManyGPRegressor, Array, Array, list[float]]:
+    """The fitted model, means (N,), standard deviations (N,), and the numbers of the table."""
     model = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
-    model.set_params(n_jobs=-1, random_state=SEED)
+    model.set_params(n_jobs=-1, random_state=DEMO_SEED)
     start = perf_counter()
     model.fit(data.X_train, data.y_train)
     fitted = perf_counter()
@@ -47,28 +57,27 @@ def main(folder: Path) -> None:
     import matplotlib.pyplot as plt
 
     folder.mkdir(parents=True, exist_ok=True)
-    data = split(load("ackley", SEED), SEED)
+    data = split(load("ackley", DEMO_SEED), DEMO_SEED)
     n, d = data.X_train.shape
-    print(f"10-d Ackley, {n} training and {len(data.X_test)} test rows, seed {SEED}.")
+    print(f"10-d Ackley, {n} training and {len(data.X_test)} test rows, seed {DEMO_SEED}.")
     print("In brackets: the paper's cell (mean of ten seeds, its own machine).\n")
-    heads = [*COLUMNS, *TIMES]
-    print(f"{'':10}" + "".join(f"{head:>18}" for head in heads))
+    print(f"{'':10}" + "".join(f"{head:>18}" for head in DEMO_COLUMNS))
     figure, ax = plt.subplots(figsize=(5.4, 5.2), layout="constrained")
-    for name, label in MODELS.items():
-        model, mean, std, cells = run(label, data)
+    for name, label in DEMO_MODELS.items():
+        model, mean, std, cells = fit_and_score(label, data)
         if label is None:
             choices = plt.figure(figsize=(13.3, 2.8), layout="constrained")
             CalibrationDisplay.from_estimator(model, figure=choices)
-            choices.savefig(folder / "calibration.png", dpi=110)
+            choices.savefig(folder / "calibration.png", dpi=ILLUSTRATION_DPI)
             plt.close(choices)
         row = f"{name:10}"
-        for value, metric in zip(cells, [*COLUMNS.values(), *TIMES.values()], strict=True):
+        for value, metric in zip(cells, DEMO_COLUMNS.values(), strict=True):
             cell = f"{published()['ackley', label, metric]:.3f}" if label else "  -  "
             row += f"{value:>10.3f} ({cell})".rjust(18)
         print(row, flush=True)
         ReliabilityDisplay.from_predictions(data.y_test, mean, std, name=name, ax=ax)
     ax.set_title(f"{d}-d Ackley, {n} training rows")
-    figure.savefig(folder / "reliability.png", dpi=110)
+    figure.savefig(folder / "reliability.png", dpi=ILLUSTRATION_DPI)
     plt.close(figure)
     draw_posteriors(folder / "posterior.png")
     names = ("reliability", "calibration", "posterior")

@@ -1,6 +1,6 @@
-"""Other ways to the same answer, on the same rows: (X, y, X_test, seed) -> Answer.
+"""Models to compare: X (n, d), y (n,), X_test (N, d) and a seed -> Answer.
 
-Each imports its library when it is called; none is needed by the package.
+Each imports its library when it is called; the package itself needs none of them.
 """
 
 from __future__ import annotations
@@ -15,24 +15,43 @@ from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 
 from manygp.arrays import Array
+from manygp.experiments.processes import CannotRunError
 from manygp.gp.likelihood import TrainingData
-from manygp.kernels.base import Sum, metric, split_noise
+from manygp.kernels.base import NoisyKernel, metric, split_noise
 from manygp.kernels.catalogue import default_kernel
 from manygp.regressor import ManyGPRegressor
 from manygp.training.fitting import SHARED_ROWS, Run, fit_shared, random_blocks, starts_of
 
+# Rows of the GP that each query has to itself.
 NEIGHBOURS = 400
-INDUCING, STEPS, BATCH = 512, 1000, 1024
-FEW_NEIGHBOURS, FITTED_ROWS = 30, 500
-# An exact GP is asked about so many test rows, since each costs n^2, and neighbours about fewer,
-# since each costs 400^3. scikit-learn's is fitted on up to so many.
-MOST_EXACT_ROWS, MOST_LOCAL_ROWS = 5_000, 2_000
+# Test rows that such GPs answer, since each costs 400^3.
+MOST_LOCAL_ROWS = 2_000
+# Test rows that an exact GP answers, since each costs n^2; and rows that scikit-learn fits.
+MOST_EXACT_ROWS = 5_000
+# Rows of a covariance matrix that are computed at a time.
+COVARIANCE_ROWS = 512
+# Inducing points of the variational GP.
+SVGP_POINTS = 512
+# Steps of its optimiser, at least.
+SVGP_STEPS = 1000
+# Rows of a step, and of a batch of queries.
+BATCH = 1024
+# Neighbours of a query of MuyGPs.
+MUYGPS_NEIGHBOURS = 30
+# Rows whose leave-one-out errors fit the kernel of MuyGPs.
+MUYGPS_FITTED_ROWS = 500
+# Neighbours of a row in the Vecchia approximation of GPBoost.
+VECCHIA_NEIGHBOURS = 20
+# Share of the targets that the intervals should cover.
+INTERVAL_LEVEL = 0.9
+# The least variance of a latent function, against rounding.
+LEAST_VARIANCE = 1e-14
 
 
 class Answer(NamedTuple):
-    """Mean and std of the first test rows, and seconds.
+    """Means (m,) and standard deviations (m,) of the first m test rows, and seconds.
 
-    `interval` holds lower and upper ends that are to cover nine in ten, if it can promise them.
+    `interval` holds the lower and upper ends (m,) of 90% intervals, if the model has them.
     """
 
     mean: Array
@@ -43,27 +62,23 @@ class Answer(NamedTuple):
     interval: tuple[Array, Array] | None = None
 
 
-class Missing(Exception):
-    """The library is not installed, or the task is not for it."""
-
-
 def many(X: Array, y: Array, X_test: Array, seed: int, **parameters: Any) -> Answer:
-    """This library, `ManyGPRegressor()` by default."""
+    """This library: `ManyGPRegressor()` with other parameters, if any."""
     model = ManyGPRegressor(random_state=seed, n_jobs=-1, **parameters)
     fit_seconds = _seconds(lambda: model.fit(X, y))
     (mean, std), seconds = _timed(lambda: model.predict(X_test, return_std=True))
     report = model.calibration_report_
     chosen = {} if report is None else report.chosen
-    interval = model.predict_interval(X_test, 0.9)
-    return Answer(mean, std, fit_seconds, seconds, ", ".join(_shown(chosen)), interval)
+    interval = model.predict_interval(X_test, INTERVAL_LEVEL)
+    return Answer(mean, std, fit_seconds, seconds, ", ".join(_choice_texts(chosen)), interval)
 
 
-def nested(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+def manygp_nested(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     """This library with an aggregation that models dependence."""
     return many(X, y, X_test, seed, aggregation="nested")
 
 
-def grbcm(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+def manygp_grbcm(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     """This library with a communication expert."""
     return many(X, y, X_test, seed, aggregation="grbcm")
 
@@ -73,8 +88,8 @@ def exact(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     kernel, fit_seconds = _timed(lambda: _shared(X, y, seed))
 
     def factorise() -> tuple[Array, Array]:
-        K = _blockwise(kernel.left, X, X)
-        K[np.diag_indices(len(X))] += kernel.right.diag(X)
+        K = _blockwise(kernel.signal, X, X)
+        K[np.diag_indices(len(X))] += kernel.noise_variance
         L = cholesky(K.T, lower=True, overwrite_a=True, check_finite=False)
         return L, solve_triangular(L, y, lower=True, check_finite=False)
 
@@ -82,11 +97,10 @@ def exact(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     rows = X_test[:MOST_EXACT_ROWS]
 
     def predict() -> tuple[Array, Array]:
-        v = _blockwise(kernel.left, rows, X).T
+        v = _blockwise(kernel.signal, rows, X).T
         v = solve_triangular(L, v, lower=True, overwrite_b=True, check_finite=False)
-        noise = kernel.right.diag(rows)
-        variance = kernel.left.diag(rows) - np.einsum("ij,ij->j", v, v)
-        return v.T @ z, np.sqrt(np.maximum(variance, 1e-14) + noise)
+        variance = kernel.signal.diag(rows) - np.einsum("ij,ij->j", v, v)
+        return v.T @ z, np.sqrt(np.maximum(variance, LEAST_VARIANCE) + kernel.noise_variance)
 
     (mean, std), predict_seconds = _timed(predict)
     return Answer(mean, std, fit_seconds + seconds, predict_seconds)
@@ -100,25 +114,25 @@ def neighbours(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
 
     def predict() -> tuple[Array, Array]:
         near = cKDTree(X * columns).query(rows * columns, k=min(NEIGHBOURS, len(X)))[1]
-        noise = float(kernel.right.diag(X[:1])[0])
+        noise = kernel.noise_variance
         mean, variance = np.empty((2, len(rows)))
         with threadpool_limits(1, "blas"):
             for i, own in enumerate(near):
-                K = kernel.left(X[own])
+                K = kernel.signal(X[own])
                 K[np.diag_indices(len(own))] += noise
                 L = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
-                k = kernel.left(X[own], rows[i : i + 1])
+                k = kernel.signal(X[own], rows[i : i + 1])
                 both = np.column_stack([k[:, 0], y[own]])
                 v = solve_triangular(L, both, lower=True, check_finite=False)
                 mean[i] = v[:, 0] @ v[:, 1]
-                variance[i] = kernel.left.diag(rows[i : i + 1])[0] - v[:, 0] @ v[:, 0]
-        return mean, np.sqrt(np.maximum(variance, 1e-14) + noise)
+                variance[i] = kernel.signal.diag(rows[i : i + 1])[0] - v[:, 0] @ v[:, 0]
+        return mean, np.sqrt(np.maximum(variance, LEAST_VARIANCE) + noise)
 
     (mean, std), seconds = _timed(predict)
     return Answer(mean, std, fit_seconds, seconds)
 
 
-def hurried(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+def manygp_hurried(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     """This library with five seconds to fit."""
     return many(X, y, X_test, seed, time_budget=5.0)
 
@@ -126,13 +140,13 @@ def hurried(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
 def sklearn_gpr(
     X: Array, y: Array, X_test: Array, seed: int, most_rows: int | None = None
 ) -> Answer:
-    """scikit-learn's exact GP, for up to 5,000 rows unless it is to try more."""
+    """scikit-learn's exact GP, for at most `most_rows` rows (5,000 by default)."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
     most_rows = most_rows or MOST_EXACT_ROWS
     if len(X) > most_rows:
-        raise Missing(f"scikit-learn's GP is for at most {most_rows:,} rows")
+        raise CannotRunError(f"scikit-learn's GP is for at most {most_rows:,} rows")
     start = np.sqrt(X.shape[1]) * np.maximum(X.std(axis=0), 0.02)
     matern = Matern(start, (1e-2, 1e3), nu=2.5)
     kernel = ConstantKernel(1.0, (1e-3, 1e3)) * matern + WhiteKernel(0.1, (1e-6, 10))
@@ -151,7 +165,7 @@ def gpboost(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
         cov_fct_shape=2.5,
         likelihood="gaussian",
         gp_approx="vecchia",
-        num_neighbors=20,
+        num_neighbors=VECCHIA_NEIGHBOURS,
         seed=seed,
     )
     fit_seconds = _seconds(lambda: model.fit(y=y))
@@ -164,7 +178,7 @@ def svgp(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     torch, gpytorch = _imported("torch"), _imported("gpytorch")
     torch.manual_seed(seed)
     inputs, targets = (torch.tensor(array, dtype=torch.float32) for array in (X, y))
-    start = inputs[torch.randperm(len(inputs))[:INDUCING]].clone()
+    start = inputs[torch.randperm(len(inputs))[:SVGP_POINTS]].clone()
 
     class Model(gpytorch.models.ApproximateGP):  # type: ignore[name-defined]
         def __init__(self) -> None:
@@ -187,7 +201,7 @@ def svgp(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
 
     def fit() -> None:
         n_batches = -(-len(targets) // BATCH)
-        for _ in range(-(-STEPS // n_batches)):
+        for _ in range(-(-SVGP_STEPS // n_batches)):
             for batch in torch.randperm(len(targets)).split(BATCH):
                 optimiser.zero_grad()
                 loss = -objective(model(inputs[batch]), targets[batch])
@@ -234,8 +248,10 @@ def muygps(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     )
 
     def fit() -> tuple[Any, Any]:
-        near = NN_Wrapper(X, FEW_NEIGHBOURS, nn_method="exact", algorithm="ball_tree", n_jobs=-1)
-        batch, batch_near = sample_batch(near, FITTED_ROWS, len(X))
+        near = NN_Wrapper(
+            X, MUYGPS_NEIGHBOURS, nn_method="exact", algorithm="ball_tree", n_jobs=-1
+        )
+        batch, batch_near = sample_batch(near, MUYGPS_FITTED_ROWS, len(X))
         cross, pairs, targets, near_targets = model.make_train_tensors(batch, batch_near, X, y)
         found = L_BFGS_B_optimize(model, targets, near_targets, cross, pairs, loss_fn=lool_fn)
         return found.optimize_scale(pairs, near_targets), near
@@ -259,21 +275,23 @@ def muygps(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     return Answer(mean, std, fit_seconds, seconds)
 
 
+# The models by name; `names.QUALITY_MODELS` has the heads of their columns.
 PEERS: dict[str, Callable[[Array, Array, Array, int], Answer]] = {
     "manygp": many,
-    "manygp-nested": nested,
-    "manygp-grbcm": grbcm,
+    "manygp-nested": manygp_nested,
+    "manygp-grbcm": manygp_grbcm,
     "exact": exact,
     "neighbours": neighbours,
     "scikit-learn": sklearn_gpr,
     "gpboost": gpboost,
     "svgp": svgp,
     "muygps": muygps,
-    "manygp-5s": hurried,
+    "manygp-5s": manygp_hurried,
 }
 
 
-def _shared(X: Array, y: Array, seed: int) -> Sum:
+def _shared(X: Array, y: Array, seed: int) -> NoisyKernel:
+    """The kernel that this library would share among its experts."""
     kernel = split_noise(default_kernel(X.shape[1], X.std(axis=0)))
     data = TrainingData(X, y[:, None], np.zeros(len(X)), constant_mean=False)
     rng = np.random.default_rng(seed)
@@ -284,19 +302,22 @@ def _shared(X: Array, y: Array, seed: int) -> Sum:
 def _blockwise(kernel: Any, A: Array, B: Array) -> Array:
     """Covariances (len(A), len(B)), without scratch arrays of that size."""
     K = np.empty((len(A), len(B)))
-    for start in range(0, len(A), 512):
-        K[start : start + 512] = kernel(A[start : start + 512], B)
+    for start in range(0, len(A), COVARIANCE_ROWS):
+        block = slice(start, start + COVARIANCE_ROWS)
+        K[block] = kernel(A[block], B)
     return K
 
 
 def _imported(name: str) -> Any:
+    """The module of a library that may not be installed."""
     try:
         return __import__(name)
     except ImportError as error:
-        raise Missing(f"{name} is not installed") from error
+        raise CannotRunError(f"{name} is not installed") from error
 
 
 def _timed(task: Callable[[], Any]) -> tuple[Any, float]:
+    """What a task returns, and its seconds."""
     start = perf_counter()
     result = task()
     return result, perf_counter() - start
@@ -306,7 +327,8 @@ def _seconds(task: Callable[[], Any]) -> float:
     return _timed(task)[1]
 
 
-def _shown(chosen: dict[str, Any]) -> list[str]:
+def _choice_texts(chosen: dict[str, Any]) -> list[str]:
+    """Names and values of what the calibration chose."""
     return [
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in chosen.items()

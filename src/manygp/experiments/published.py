@@ -30,9 +30,9 @@ def published_cells() -> tuple[PublishedCell, ...]:
 
 @cache
 def published() -> dict[tuple[str, str, str], float]:
-    """Cells by (task, model, metric): rmse, nll, ence, train_seconds or test_seconds.
+    """Numbers by (task, model, metric): rmse, nll, ence, train_seconds or test_seconds.
 
-    Rows of averages are left out, since each table averages over other tasks.
+    Averages are left out, since each table averages over other tasks.
     """
     return {
         (cell.task, cell.model, cell.metric): cell.value

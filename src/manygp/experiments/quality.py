@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import sys
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from manygp import datasets
-from manygp.datasets.files import DATA_FILES
-from manygp.display.page import Table
-from manygp.experiments.grid import PAPER_TASKS, Configuration, Store
-from manygp.experiments.peers import PEERS, Missing
-from manygp.experiments.processes import run_alone
-from manygp.experiments.published import published
+from manygp.experiments.peers import PEERS
+from manygp.experiments.processes import print_result
+from manygp.experiments.quality_tables import write_quality
+from manygp.experiments.study import CELL_SECONDS, InOwnProcesses, Result, Study
 from manygp.metrics import coverage, ence, nll, rmse
-from manygp.runtime.files import write_atomically
-
-SEEDS = 5
-TIMEOUT = 600
-METRICS = ("rmse", "nll", "ence")
-NAMES = {
-    "manygp": "manygp",
-    "manygp-nested": "manygp, nested",
-    "manygp-grbcm": "manygp, GRBCM",
-    "exact": "exact GP, shared kernel",
-    "neighbours": "GP on 400 neighbours",
-    "scikit-learn": "scikit-learn GPR",
-    "gpboost": "GPBoost, Vecchia",
-    "svgp": "GPyTorch SVGP",
-    "muygps": "MuyGPs, 30 neighbours",
-    "manygp-5s": "manygp, 5 s to fit",
-}
 
 
-class Cell(NamedTuple):
+class QualityCell(NamedTuple):
     """One model on one split."""
 
     task: str
@@ -47,11 +23,19 @@ class Cell(NamedTuple):
     seed: int
 
 
-def plan(tasks: Iterable[str], models: Iterable[str], n_seeds: int) -> list[Cell]:
+def quality_study(seconds: float = CELL_SECONDS) -> Study[QualityCell]:
+    """The study whose cells may take `seconds` each."""
+    compute = InOwnProcesses[QualityCell](
+        __name__, seconds, slow_note=f"not finished in {seconds} s"
+    )
+    return Study("quality", QualityCell, compute, write_quality)
+
+
+def quality_cells(tasks: Iterable[str], models: Iterable[str], n_seeds: int) -> list[QualityCell]:
     """This library on all seeds, the others on the first."""
     models, tasks = list(models), list(tasks)
     return [
-        Cell(task, model, seed)
+        QualityCell(task, model, seed)
         for seed in range(n_seeds)
         for model in models
         for task in tasks
@@ -59,7 +43,7 @@ def plan(tasks: Iterable[str], models: Iterable[str], n_seeds: int) -> list[Cell
     ]
 
 
-def run_cell(cell: Cell, data_dir: str | None) -> dict[str, Any]:
+def run_quality_cell(cell: QualityCell, data_dir: str | None) -> Result:
     """Fit, predict and score."""
     data = datasets.split(datasets.load(cell.task, cell.seed, data_dir=data_dir), cell.seed)
     answer = PEERS[cell.model](data.X_train, data.y_train, data.X_test, cell.seed)
@@ -82,114 +66,5 @@ def run_cell(cell: Cell, data_dir: str | None) -> dict[str, Any]:
     }
 
 
-def run(
-    store: Store[Cell], cells: list[Cell], data_dir: str | None, finished: Callable[[Cell], None]
-) -> None:
-    """Compute the missing cells one after the other, each in a process of its own.
-
-    One that takes too long, or fails, is a result too. One that cannot run here is left out.
-    """
-    for name in sorted({cell.task for cell in store.missing(cells)} & set(DATA_FILES)):
-        datasets.load(name, data_dir=data_dir)  # a missing file is an error before any work
-    for cell in store.missing(cells):
-        result, failure, timed_out = run_alone(__name__, cell, data_dir, TIMEOUT)
-        if timed_out:
-            store.add(cell, {**cell._asdict(), "note": f"not finished in {TIMEOUT} s"})
-        elif failure:
-            store.add(cell, {**cell._asdict(), "note": f"failed: {failure[:200]}"})
-        elif result is not None:
-            store.add(cell, result)
-        finished(cell)
-
-
-def quality_table(results: list[dict[str, Any]]) -> Table:
-    """RMSE / NLL / ENCE of this library's default beside the best of the paper's columns."""
-    header = [
-        "task",
-        "paper: best RMSE",
-        "paper: best NLL",
-        "paper: GP-pro-c",
-        "manygp",
-        "90% interval",
-    ]
-    rows = []
-    for task in PAPER_TASKS:
-        own = _scores(results, task, "manygp")
-        if own:
-            columns = {m: _paper(task, m) for m in METRICS}
-            best = [min(columns[m].items(), key=lambda item: item[1]) for m in ("rmse", "nll")]
-            rows.append(
-                [
-                    task,
-                    *(f"{value:.3f} ({model})" for model, value in best),
-                    " / ".join(f"{columns[m]['bt-ent-c']:.3f}" for m in METRICS),
-                    " / ".join(f"**{np.mean([one[m] for one in own]):.3f}**" for m in METRICS),
-                    f"{100 * np.mean([one['interval_coverage'] for one in own]):.1f}%",
-                ]
-            )
-    if rows:
-        means = [_mean_over_tasks(results, m) for m in METRICS]
-        rows.append(["average", "", "", "", " / ".join(f"{mean:.3f}" for mean in means), ""])
-    n_seeds = max(len(_scores(results, task, "manygp")) for task in PAPER_TASKS)
-    title = f"RMSE / NLL / ENCE of `ManyGPRegressor()`, mean of {n_seeds} splits"
-    return Table(title, header, rows)
-
-
-def peer_table(results: list[dict[str, Any]]) -> Table:
-    """All models on the first seed: RMSE / NLL, and seconds of fit + predict."""
-    models = [m for m in NAMES if any(one["model"] == m for one in results)]
-    rows = []
-    for task in PAPER_TASKS:
-        found = {one["model"]: one for one in results if one["task"] == task and one["seed"] == 0}
-        if found:
-            rows.append([task, *(_shown(found.get(model)) for model in models)])
-    header = ["task", *(NAMES[model] for model in models)]
-    return Table("The first split: RMSE / NLL / ENCE (seconds to fit + predict)", header, rows)
-
-
-def write(folder: Path, results: list[dict[str, Any]]) -> list[Path]:
-    """results.csv and tables.md."""
-    text = io.StringIO()
-    fields = list(dict.fromkeys(field for one in results for field in one))
-    writer = csv.DictWriter(text, fields, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(results)
-    tables = "\n".join(table.markdown() for table in (quality_table(results), peer_table(results)))
-    files = {"results.csv": text.getvalue(), "tables.md": tables}
-    for name, content in files.items():
-        write_atomically(folder / name, content)
-    return [folder / name for name in files]
-
-
-def open_store(folder: Path) -> Store[Cell]:
-    return Store(folder, Configuration(), Cell)
-
-
-def _scores(results: list[dict[str, Any]], task: str, model: str) -> list[dict[str, Any]]:
-    return [r for r in results if r["task"] == task and r["model"] == model and "nll" in r]
-
-
-def _paper(task: str, metric: str) -> dict[str, float]:
-    cells = published().items()
-    return {model: value for (t, model, m), value in cells if t == task and m == metric}
-
-
-def _mean_over_tasks(results: list[dict[str, Any]], metric: str) -> float:
-    by_task = [_scores(results, task, "manygp") for task in PAPER_TASKS]
-    return float(np.mean([np.mean([one[metric] for one in own]) for own in by_task if own]))
-
-
-def _shown(result: dict[str, Any] | None) -> str:
-    if result is None:
-        return "-"
-    if "nll" not in result:
-        return str(result["note"]).replace("|", "/")
-    scores = " / ".join(f"{result[metric]:.3f}" for metric in METRICS)
-    return f"{scores} ({result['fit_seconds']:.3g} + {result['predict_seconds']:.3g})"
-
-
 if __name__ == "__main__":
-    try:
-        print(json.dumps(run_cell(Cell(*json.loads(sys.argv[1])), json.loads(sys.argv[2]))))
-    except Missing as missing:
-        print(missing, file=sys.stderr)
+    print_result(QualityCell, run_quality_cell)

@@ -75,7 +75,7 @@ class Expert:
 
     @property
     def log_marginal_likelihood(self) -> float:
-        """Of its own rows, whose factor is the leading block of the whole one."""
+        """Log marginal likelihood of its own rows, whose factor leads that of all its rows."""
         n, t = len(self.indices), self.Y.shape[1]
         W = self.whitener[:n, :n]
         z, one = W @ self.Y[:n], W.sum(axis=1, dtype=float)
@@ -106,7 +106,7 @@ def condition(
 ) -> Expert:
     """The expert that knows its own rows and their neighbours, with a kernel that was fitted.
 
-    `exact` keeps its factor in double precision, come what may.
+    `exact` keeps its factor in double precision in every case.
     """
     kernel = fit.kernel
     likelihood = data.likelihood(np.concatenate([indices, neighbours]))
@@ -181,10 +181,10 @@ def predict_expert(
 def leave_one_out(expert: Expert, positions: IndexArray) -> tuple[Array, Array, Array, Array]:
     """Mean (N, t), latent variance, prior variance (N,), prior mean (N, t): its rows left out.
 
-    What the expert without that row would say, with the same hyperparameters:
+    The prediction of the expert without that row, with the same hyperparameters, is
     y_i - (K^-1 (y - mean))_i / (K^-1)_ii and 1 / (K^-1)_ii less the noise. Where the prior mean
-    was estimated it is estimated again: K^-1 less its projection on the constant takes the
-    place of K^-1 in the mean.
+    was estimated, it is estimated again without the row: K^-1 less its projection on the
+    constant takes the place of K^-1 in the mean.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def leave_one_out(expert: Expert, positions: IndexArray) -> tuple[Array, Array, 
 def smoothing_weights(expert: Expert, X: Array, left_out: IndexArray | None) -> Array:
     """c = K^-1 k(x): the mean at x is that of the prior plus c'(y - mean). (N, n)
 
-    Of a row that is to be left out, c_j = -(K^-1)_ji / (K^-1)_ii and 0 for the row itself.
+    For a row that is to be left out, c_j = -(K^-1)_ji / (K^-1)_ii, and 0 for the row itself.
     """
     n = len(expert.X)
     W = expert.whitener[:n, :n]

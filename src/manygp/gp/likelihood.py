@@ -178,7 +178,7 @@ class TrainingData(NamedTuple):
         return self._replace(X=self.X[rows], Y=self.Y[rows], alpha=self.alpha[rows])
 
     def likelihood(self, rows: IndexArray) -> Likelihood:
-        """Of some of the rows."""
+        """The likelihood of some of the rows."""
         return Likelihood(self.X[rows], self.Y[rows], self.alpha[rows], self.constant_mean)
 
 
@@ -197,16 +197,16 @@ def maximise(
     tolerance: float,
     evaluate: Callable[..., Iterable[tuple[float, Array]]] = map,
 ) -> KernelFit:
-    """The kernel of highest summed likelihood, or posterior where a Gaussian pulls on theta.
+    """The kernel of highest summed likelihood, or posterior where theta has a Gaussian prior.
 
     Parameters
     ----------
     likelihoods : list of Likelihood
         Blocks of rows that share the hyperparameters.
     kernel : NoisyKernel
-        Centre of the pull.
+        Centre of the prior: the shared kernel.
     precision : ndarray of shape (p,)
-        Precision of the pull on each element of theta; 0 for none, infinity to hold it.
+        Precision of the prior of each element of theta; 0 for none, infinity to hold it.
     starts : ndarray of shape (r, p)
         Values of theta to start from.
     tolerance : float

@@ -173,7 +173,7 @@ class Kernel(ABC):
         return changed
 
     def inverse_lengths(self, n_features: int) -> Array:
-        """How fast it varies along each column: (d,), zeros where distance says nothing."""
+        """How fast it varies along each column: (d,), zeros where distance has no meaning."""
         return np.zeros(n_features)
 
     def check_columns(self, n_features: int) -> None:  # noqa: B027
@@ -368,7 +368,7 @@ class Product(Pair):
 
 
 def _array_of(left: Array, right: Array) -> Array:
-    """Of two scratch arrays the one that can hold their combination, should one be a scalar."""
+    """The one of two scratch arrays that can hold their combination, should one be a scalar."""
     return left if left.ndim else right
 
 

@@ -42,7 +42,7 @@ __all__ = [
     "default_kernel",
 ]
 
-# A derivative that nobody asked for, or that a kernel does not have.
+# A derivative that is not needed, or that a kernel does not have.
 NOTHING = np.empty(0)
 # Beyond this squared norm the differences of a matrix product lose too many digits.
 LARGEST_SQUARE = 1e6

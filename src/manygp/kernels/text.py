@@ -195,7 +195,7 @@ def parse_kernel(text: str) -> Kernel:
     Raises
     ------
     ValueError
-        If it cannot be read; the message says what.
+        If it cannot be read; the message tells why.
     """
     shown = repr(text if len(text) <= 200 else text[:200] + "...")
     tokens = TOKEN.findall(text) if len(text) <= LONGEST else []

@@ -73,7 +73,7 @@ def grbcm(experts: ExpertPredictions, weights: Array) -> Gaussian:
     1 / variance = 1 / variance_c + sum_m b_m (1 / variance_m - 1 / variance_c)
 
     with b_m = (log variance_c - log variance_m) / 2, but 1 for the most certain expert, so that
-    one expert alone is that expert. `weights` have no part in it.
+    one expert alone is that expert. `weights` are not used.
     """
     if experts.communication is None:
         raise ValueError(NO_COMMUNICATION)
@@ -97,8 +97,8 @@ def nested(experts: ExpertPredictions, weights: Array) -> Gaussian:
 
     mean = prior mean + k' A^-1 (mean_m - prior mean_m),  variance = prior variance - k' A^-1 k
 
-    `weights` have no part in it. A is inverted on the span of its experts: two that say the
-    same count once.
+    `weights` are not used. A is inverted on the span of its experts: two that predict the same
+    count once.
     """
     if experts.covariance is None:
         raise ValueError("aggregation='nested' needs the covariances between the experts")

@@ -11,7 +11,7 @@ WEIGHTINGS = {"ent": "entropy", "var": "variance", "uni": "uniform"}
 CALIBRATIONS = {"-c": "information", "": "none"}
 
 # Every expert has its own hyperparameters and constant mean, knows its own rows only, and is
-# asked about every row.
+# queried about every row.
 PAPER = {
     "hyperparameters": "independent",
     "prior_mean": "constant",

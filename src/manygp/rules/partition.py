@@ -46,7 +46,7 @@ def kmeans(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]
 
     Rows of empty and tiny clusters join the nearest of the other centres; a cluster of many
     times the mean size is cut along its widest column. Fewer distinct rows than parts have no
-    clusters: they are parted at random. Many clusters are sought within larger ones.
+    clusters: they are partitioned at random. Many clusters are sought within larger ones.
     """
     from scipy.cluster.vq import kmeans2  # here and below: the command line starts faster
     from scipy.spatial import cKDTree
@@ -96,7 +96,7 @@ def balltree(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArra
     """Rows drawn from the nodes of a ball tree, from the leaves to the root.
 
     The tree is as deep as it can be with n / n_parts rows or more in each leaf. Each node in
-    turn gives parts of n // n_parts of its rows that are not in use yet, while it has so many.
+    turn gives parts of n // n_parts of its rows that are not in use yet, while it has enough.
     The fewer than n_parts rows that are left join the nearest part each, at most one a part:
     sizes differ by at most one.
     """

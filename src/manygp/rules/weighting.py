@@ -56,8 +56,8 @@ class Softmax:
 class Tempered:
     """Softmax of temperature times the reduction of entropy: (prior variance / variance)^(T/2).
 
-    It has no unit, so that one temperature suits all data, and prefers the experts that know
-    most the more, the higher it is.
+    The temperature T says how much the surest experts dominate: 0 weights all alike, and the
+    higher it is, the more weight they get. It has no unit, so one temperature suits all data.
     """
 
     temperature: float = 4.0

@@ -10,7 +10,7 @@ CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def physical_memory() -> float:
-    """Bytes that a process may have at most; infinity where nothing says."""
+    """Bytes that a process may have at most; infinity where the system sets no limit."""
     memory = math.inf
     try:
         memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -25,15 +25,15 @@ ATTEMPTS = 2
 
 
 def n_workers(n_jobs: int | None) -> int:
-    """How many threads or processes n_jobs stands for: one inside another's worker.
+    """The number of threads or processes that n_jobs stands for; 1 inside another's worker.
 
-    There the cores are taken already, by the jobs of a grid search for instance.
+    Its cores are in use already, by the jobs of a grid search for instance.
     """
     return 1 if get_active_backend()[0].nesting_level else int(effective_n_jobs(n_jobs))
 
 
 def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> Iterator[R]:
-    """A `map` over processes that keeps the order, and asks again where one was killed.
+    """A `map` over processes that keeps the order, and repeats the tasks of a killed one.
 
     Where Python's lock keeps threads waiting for each other, processes are faster once they
     have started, which takes about a second.
@@ -57,7 +57,7 @@ def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> 
 
 
 class WorkerKilledError(RuntimeError):
-    """Workers were killed while they did what `first` is the place of in the list, or a later."""
+    """Workers were killed during the task at place `first` of the list, or a later one."""
 
     def __init__(self, first: int, what: str = "") -> None:
         super().__init__(f"a worker process was killed {ATTEMPTS} times{what}")

@@ -71,7 +71,7 @@ def write(
 def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """The manifest, and the arrays, read-only.
 
-    No more memory is asked for than the file is long, whatever it claims.
+    It allocates no more memory than the file is long, whatever the file claims.
 
     Raises
     ------

@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class _Parts(NamedTuple):
-    """What a file says of the committee, checked, before anything is computed."""
+    """The committee as a file describes it, checked, before anything is computed."""
 
     data: TrainingData
     own: list[IndexArray]
@@ -164,7 +164,7 @@ def _read(path: str | PathLike[str], what: str, step: Callable[[], T]) -> T:
         return step()
     except MISTAKES as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        reason = reason or "it does not fit into memory"  # only that one says nothing
+        reason = reason or "it does not fit into memory"  # only that one has no message
         raise ModelFileError(f"{os.fspath(path)} {what}: {reason}") from error
 
 
@@ -207,7 +207,7 @@ def _decoded(
     conformity = None
     if "conformity" in arrays:
         conformity = _floats(arrays, "conformity", (n_targets, _shape(arrays, "conformity")[1]))
-        _require(bool(np.all(np.diff(conformity, prepend=0.0) >= 0)), "its errors are not sorted")
+        _require(np.all(np.diff(conformity, prepend=0.0) >= 0), "its errors are not sorted")
     _require(_is_table(manifest["table"]), "its table is none")
     settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
     rules = _rules(manifest)
@@ -288,7 +288,7 @@ def _scaling(arrays: dict[str, AnyArray], axis: str, n_columns: int) -> Scaling:
         _floats(arrays, f"{axis}_{name}", (n_columns,)) for name in Scaling._fields
     )
     normal = (half_scale >= np.finfo(float).tiny) & (half_scale <= np.finfo(float).max / 2)
-    _require(bool(np.all(normal)), "a scale of it is not positive")
+    _require(np.all(normal), "a scale of it is not positive")
     return Scaling(shift, half_scale)
 
 
@@ -306,8 +306,8 @@ def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: NoisyK
     for name, one, most in (
         ("X", data.X, LARGEST), ("y", data.Y, LARGEST), ("metric", metric, LARGEST**0.5),
     ):  # fmt: skip
-        _require(bool(np.all(np.abs(one) <= most)), f"squares of {name} overflow")
-    _require(bool(np.all(data.alpha >= 0)), "a noise variance of it is negative")
+        _require(np.all(np.abs(one) <= most), f"squares of {name} overflow")
+    _require(np.all(data.alpha >= 0), "a noise variance of it is negative")
     own, neighbours = _known_rows(arrays, n)
     fits = _fits(arrays, kernel, len(own))
     seats = _indices(arrays, "seats", len(own))
@@ -332,14 +332,14 @@ def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[list[IndexArray], 
         known = np.concatenate([rows, others])
         _require(len(np.unique(known)) == len(known), "an expert of it knows a row twice")
         seen[rows] = True
-    _require(bool(seen.all()), "a row of it has no expert")
+    _require(seen.all(), "a row of it has no expert")
     return own, neighbours
 
 
 def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> list[KernelFit]:
     """The kernel of each expert."""
     values = _floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
-    _require(bool(np.all(values > 0)), "a hyperparameter of it is not positive")
+    _require(np.all(values > 0), "a hyperparameter of it is not positive")
     counts = _indices(arrays, "evaluations", 2**31)
     _require(len(counts) == n_experts, "its evaluations are not those of its experts")
     kernels: dict[bytes, NoisyKernel] = {}  # those that are equal are one
@@ -351,20 +351,21 @@ def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> l
 
 
 def _is_table(table: Any) -> bool:
-    """Whether it can be what the command line keeps; what it says is checked where it is used."""
+    """Whether it can be what the command line keeps; who uses it checks its contents."""
     match table:
         case None | {"target": str(), "columns": list()}:
             return True
     return False
 
 
-def _require(fact: bool, otherwise: str) -> None:
+def _require(fact: object, otherwise: str) -> None:
+    """Refuse a file of which something is not a fact."""
     if not fact:
         raise ValueError(otherwise)
 
 
 def _require_memory(known: list[int], n_columns: int) -> None:
-    """Refuse experts of so many rows each that are larger than the machine's memory."""
+    """Refuse experts, given by the rows that each knows, that exceed the machine's memory."""
     memory = physical_memory()
     # Factors may be in single precision, but not while the largest is computed.
     sizes = (k * (k * (4 if k >= SINGLE_ROWS else 8) + 8 * n_columns) for k in known)

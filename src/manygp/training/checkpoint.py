@@ -32,22 +32,22 @@ DISREGARDED = ("n_jobs", "verbose")
 class Checkpoint:
     """Hyperparameters of the experts that are finished: a line of `fits.jsonl` for each.
 
-    A fit is known by a digest of all that it depends on beside the data, so that a second run
-    that asks for the same fit is given what the first has found, digit by digit.
+    A digest of all that a fit depends on beside the data identifies it. A second run that needs
+    the same fit gets what the first has found, digit by digit.
 
     Parameters
     ----------
     folder : path
         It is created if it is not there.
     identity : dict
-        Of the data and parameters; a folder of others is refused.
+        Identity of the data and parameters; a folder of others is refused.
     seed : int
-        Of this run, if the folder is new.
+        Seed of this run, if the folder is new.
 
     Attributes
     ----------
     seed : int
-        Of the run that began the folder.
+        Seed of the run that began the folder.
     """
 
     def __init__(self, folder: str | PathLike[str], identity: dict[str, Any], seed: int) -> None:
@@ -145,7 +145,7 @@ def identity_of(
 
 
 def key_of(*inputs: Any) -> str:
-    """A digest of arrays and of what has a `repr` that says all."""
+    """A digest of arrays and of objects whose `repr` is complete."""
     total = hashlib.sha256()
     for one in inputs:
         if isinstance(one, np.ndarray):

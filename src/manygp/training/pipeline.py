@@ -108,7 +108,7 @@ def _reach_of_bounds(kernel: NoisyKernel, Z: Array) -> tuple[float, float]:
 def train(
     settings: Settings, prepared: Prepared, seed: int, run: Run, begin: float
 ) -> FittedModel:
-    """Fit the committee that the settings ask for.
+    """Fit the committee that the settings describe.
 
     Parameters
     ----------

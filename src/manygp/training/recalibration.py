@@ -1,4 +1,4 @@
-"""What rows that are left out say about the aggregated variance: a scale, and a power."""
+"""A scale and a power of the aggregated variance, learned from rows that are left out."""
 
 from __future__ import annotations
 

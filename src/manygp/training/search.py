@@ -123,7 +123,7 @@ def select(
         return Selection(builder.committee(0.0, 0.0), rules)
     if space.is_fixed:
         committee = builder.committee(space.shrinkages[0], space.overlaps[0])
-        return Selection(committee, space.first_rules)
+        return Selection(committee, space.all_rules(len(builder.layout))[0])
     search = _Search(builder, space, choose_left_out(builder, rng), deadline)
     first_shrinkage, best = search.climb()
     alternatives = search.alternatives(first_shrinkage, best)
