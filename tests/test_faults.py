@@ -47,6 +47,7 @@ from manygp.storage import container
 from manygp.storage.container import ModelFileError
 from manygp.training import builder, fitting, pipeline
 from manygp.training.checkpoint import FITS
+from memory import MEASURABLE, PEAK_BYTES
 from models import (
     FIXED,
     ONE_AND_THREE_EXPERTS,
@@ -965,27 +966,24 @@ def test_52_rows_in_one_batch_or_in_chunks_are_equal(points_per_expert):
         assert_allclose(joined, expected[:, : len(few)], rtol=1e-12, atol=1e-12)
 
 
-MILLION = """
-import resource
+MILLION = f"""{PEAK_BYTES}
 import numpy as np
 from manygp import ManyGPRegressor
 from manygp.kernels import Matern, White
 rng = np.random.default_rng(0)
 X = rng.random((600, 2))
-rules = {"overlap": 0, "temperature": 4.0, "calibration": "none", "routing": 2}
+rules = dict(overlap=0, temperature=4.0, calibration="none", routing=2)
 kernel = Matern(0.3, "fixed", nu=1.5) + White(0.01, "fixed")
-model = ManyGPRegressor(kernel, points_per_expert=30, random_state=0, **rules)
+model = ManyGPRegressor(kernel, points_per_expert=15, random_state=0, **rules)
 model.fit(X, np.sin(6 * X[:, 0])).predict(X, return_std=True)
 rows = rng.random((10**6, 2))
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-before = peak()
+before = peak_bytes()
 mean, std = model.predict(rows, return_std=True)
-print(peak() - before, np.isfinite(mean).all() and (std > 0).all())
+print(peak_bytes() - before, np.isfinite(mean).all() and (std > 0).all())
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the unit of maxrss")
+@MEASURABLE
 def test_53_a_million_rows_take_bounded_memory():
     done = subprocess.run([sys.executable, "-c", MILLION], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

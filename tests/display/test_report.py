@@ -338,7 +338,7 @@ def test_few_rows_give_a_page_that_says_what_is_missing(tmp_path, n):
     assert float(table["RMSE"]) >= 0
 
 
-def test_few_rows_can_be_judged_by_many_tested_ones(tmp_path):
+def test_few_rows_can_be_compared_with_many_tested_ones(tmp_path):
     model = ManyGPRegressor(random_state=0).fit(*rows(6))
     X, y = rows(40, seed=1)
     html = page_about(model, tmp_path, tested=answers_to(model, X, y))

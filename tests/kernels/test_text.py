@@ -312,14 +312,14 @@ def test_long_and_deep_texts_are_refused_with_little_memory(text):
 
 
 def read_or_refused(text):
-    """Whether a text is a kernel; if not, that is said."""
+    """Whether a text is a kernel; if not, the error says so."""
     try:
         parse_kernel(text)
     except ValueError as error:
-        said = str(error)
+        message = str(error)
     else:
         return True
-    assert "kernel" in said
+    assert "kernel" in message
     return False
 
 

@@ -3,8 +3,6 @@
 import copy
 import json
 import os
-import resource
-import sys
 import tracemalloc
 import warnings
 from collections import Counter
@@ -18,6 +16,7 @@ import manygp
 from manygp import ManyGPRegressor, ModelFileError
 from manygp.kernels import Matern, White
 from manygp.storage import check_model, container
+from memory import resident_bytes
 
 RNG = np.random.default_rng(0)
 X = RNG.random((24, 2))
@@ -292,7 +291,7 @@ def fuzz(originals, folder, n_files, seed):
         path.write_bytes(data)
         expected.append(opened(path)[1])
     counts, peak = Counter(), 0
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = resident_bytes()
     for i in range(n_files):
         chosen = rng.integers(len(originals))
         data, manifest, arrays = originals[chosen]
@@ -327,8 +326,7 @@ def fuzz(originals, folder, n_files, seed):
             assert mutation is None, f"{mutation.__name__} went unnoticed"
         counts[f"{'bytes' if mutation else 'contents'} {verdict}"] += 1
     assert os.listdir(folder) == ["model.gp"]
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return counts, peak, grown * (1 if sys.platform == "darwin" else 1024)
+    return counts, peak, resident_bytes() - before
 
 
 def test_mutated_files_are_refused_or_answer(originals, tmp_path, unsynced):

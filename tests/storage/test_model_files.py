@@ -12,6 +12,7 @@ import threading
 import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import joblib
 import numpy as np
@@ -33,6 +34,8 @@ from manygp.rules.labels import LABELS
 from manygp.rules.partition import full_parts, kmeans
 from manygp.rules.weighting import Softmax, entropy
 from manygp.storage import check_model, container
+from memory import MEASURABLE, PEAK_BYTES
+from models import choosing
 
 RNG = np.random.default_rng(0)
 X = RNG.random((90, 2))
@@ -40,10 +43,7 @@ Y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.1 * RNG.normal(size=90)
 QUERIES = RNG.uniform(-0.2, 1.2, size=(70, 2))
 FIXED = Matern(0.3, "fixed") + White(0.1, "fixed")  # nothing to fit
 SHARED = {"hyperparameters": "shared"}
-
-
-def model(**changes):
-    return ManyGPRegressor(**{"points_per_expert": 22, "random_state": 0, **changes})
+model = partial(choosing, points_per_expert=22)
 
 
 def named(rows, *names):
@@ -51,8 +51,8 @@ def named(rows, *names):
 
 
 def answers(fitted, rows):
-    """All that a model says about some rows."""
-    said = [
+    """All numbers that a model gives for some rows."""
+    found = [
         fitted.predict(rows),
         *fitted.predict(rows, return_std=True),
         *fitted.predict(rows, return_std=True, latent=True),
@@ -65,8 +65,8 @@ def answers(fitted, rows):
         *fitted.loo_score().values(),
     ]
     if len(fitted._model.y_scaling.scale) == 1:
-        said += fitted.predict_experts(rows)[:5]
-    return said
+        found += fitted.predict_experts(rows)[:5]
+    return found
 
 
 def parameters(fitted):
@@ -331,10 +331,10 @@ def test_another_process_reads_the_same_bits(path, fitted, tmp_path):
         "model = manygp.load(sys.argv[1])\n"
         "np.savez(sys.argv[3], *model.predict(np.load(sys.argv[2]), return_std=True))\n"
     )
-    files = [str(path), str(tmp_path / "rows.npy"), str(tmp_path / "said.npz")]
+    files = [str(path), str(tmp_path / "rows.npy"), str(tmp_path / "answers.npz")]
     subprocess.run([sys.executable, "-c", program, *files], check=True)
-    with np.load(tmp_path / "said.npz") as said:
-        for one, other in zip(said.values(), fitted.predict(QUERIES, True), strict=True):
+    with np.load(tmp_path / "answers.npz") as kept:
+        for one, other in zip(kept.values(), fitted.predict(QUERIES, True), strict=True):
             assert_array_equal(one, other)
 
 
@@ -371,9 +371,15 @@ def by_chance(rows, n_parts, rng):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weighting": lambda said: entropy(said), "calibration": "none"}, "weighting=<function"),
-        ({"calibration": lambda said: np.ones(said.mean.shape)}, "calibration=<function"),
-        ({"aggregation": lambda said, weights: rbcm(said, weights)}, "aggregation=<function"),
+        (
+            {"weighting": lambda record: entropy(record), "calibration": "none"},
+            "weighting=<function",
+        ),
+        ({"calibration": lambda record: np.ones(record.mean.shape)}, "calibration=<function"),
+        (
+            {"aggregation": lambda record, weights: rbcm(record, weights)},
+            "aggregation=<function",
+        ),
         ({"partition": by_chance}, "partition=<function by_chance"),
         ({"hyperparameters": lambda kernel: 3.0}, "hyperparameters=<function"),
         ({"weighting": Wobbling(3.0), "calibration": "none"}, "weighting=Wobbling"),
@@ -560,9 +566,9 @@ def test_every_shorter_file_is_refused(tmp_path, tiny):
     lengths = [*range(9), *range(9, header, 101), *range(header - 9, len(tiny))]
     for length in lengths:
         (tmp_path / "model.gp").write_bytes(tiny[:length])
-        said = refused(tmp_path / "model.gp")
+        message = refused(tmp_path / "model.gp")
         missing = f"its last {len(tiny) - length:,} bytes are missing"
-        assert (missing if length >= header else "only the beginning of one") in said
+        assert (missing if length >= header else "only the beginning of one") in message
 
 
 @pytest.mark.parametrize("more", [b"\0", b" ", b"PK\5\6" + bytes(18), bytes(10**6)])
@@ -638,9 +644,9 @@ def lying(tmp_path, described, data=b"", **manifest):
 def test_a_newer_file_is_refused_with_advice(tmp_path):
     path = lying(tmp_path, {})
     path.write_bytes(packed('{"schema": 3, "of": "later"}', {}))
-    said = refused(path, "newer manygp")
-    assert "schema 3; this one reads up to 2" in said
-    assert "pip install -U" in said
+    message = refused(path, "newer manygp")
+    assert "schema 3; this one reads up to 2" in message
+    assert "pip install -U" in message
 
 
 @pytest.mark.parametrize("schema", [0, -1, 1.0, True, None, "1", [], {}])
@@ -793,7 +799,7 @@ def test_names_of_arrays_are_no_paths(tmp_path, fitted):
 
 
 # Each file is opened with little memory to spare: what it claims is never asked for.
-BOUNDED = """
+BOUNDED = f"""{PEAK_BYTES}
 import json, resource, sys
 from manygp import ModelFileError, load
 from manygp.storage import check_model
@@ -802,15 +808,14 @@ with open("/proc/self/statm") as file:
 limit = used + 200 * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for path in sys.argv[1:]:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_bytes()
     for function in (check_model, load):
         try:
             function(path)
-            said = "loaded"
+            outcome = "loaded"
         except ModelFileError as error:
-            said = str(error).replace(path, "").strip()[:60]
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(json.dumps([said, grown]))
+            outcome = str(error).replace(path, "").strip()[:60]
+    print(json.dumps([outcome, peak_bytes() - before]))
 """
 
 
@@ -820,7 +825,7 @@ def with_arrays(path, source, **changes):
     return path
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
+@MEASURABLE
 def test_what_a_file_claims_is_not_allocated(tmp_path, path):
     files = []
     for i, shape in enumerate([[2**40], [2**40, 2**20], [2**62], [2**34], [0, 2**47], [2**27]]):
@@ -848,13 +853,13 @@ def test_what_a_file_claims_is_not_allocated(tmp_path, path):
     files += [long, header, wide, path]
     command = [sys.executable, "-c", BOUNDED, *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    said, grown = zip(*map(json.loads, done.stdout.splitlines()), strict=True)
-    assert said[-1] == "loaded"
-    assert "loaded" not in said[:-1]
-    assert "does not fit into memory" in said[6]
-    assert "is not a model file" in said[7]
-    assert max(grown[:8]) < 20_000  # kB
-    assert max(grown) < 100_000
+    outcomes, grown = zip(*map(json.loads, done.stdout.splitlines()), strict=True)
+    assert outcomes[-1] == "loaded"
+    assert "loaded" not in outcomes[:-1]
+    assert "does not fit into memory" in outcomes[6]
+    assert "is not a model file" in outcomes[7]
+    assert max(grown[:8]) < 20e6
+    assert max(grown) < 100e6
 
 
 def single(folder):
@@ -888,13 +893,13 @@ def verdict(path):
     try:
         loaded = manygp.load(path)
     except ModelFileError as error:
-        said = str(error)
+        refusal = str(error)
     else:
-        said = ""
-    if said:
-        assert str(path) in said
-        assert objection in ("", said)
-        return said.replace(str(path), "")
+        refusal = ""
+    if refusal:
+        assert str(path) in refusal
+        assert objection in ("", refusal)
+        return refusal.replace(str(path), "")
     assert not objection
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -980,17 +985,17 @@ def removed(manifest, where):
 def test_every_key_of_a_manifest_may_be_anything(tmp_path, sources, unsynced):
     manifest, arrays = sources["default"]
     manifest = {key: value for key, value in manifest.items() if key != "arrays"}
-    path, said = tmp_path / "model.gp", {}
+    path, verdicts = tmp_path / "model.gp", {}
     for i, where in enumerate(paths_in(manifest)):
-        step = [1, 3, 20][min(len(where), 3) - 1]  # the deeper, the more there are
+        step = [1, 5, 40][min(len(where), 3) - 1]  # the deeper, the more there are
         for value in VALUES[i % step :: step]:
             container.write(path, replaced(manifest, where, value), arrays)
-            said[where, str(value)[:50]] = verdict(path)
-    assert len(said) > 800
-    assert said[("kernel",), "None"].endswith("its kernel is no text")
-    assert said[("columns",), "2.0"].endswith("its columns are not those of its rows")
-    assert said[("manygp",), "None"] == " answers"  # by whom it was written has no part in it
-    assert len(set(said.values())) > 30
+            verdicts[where, str(value)[:50]] = verdict(path)
+    assert len(verdicts) > 800
+    assert verdicts[("kernel",), "None"].endswith("its kernel is no text")
+    assert verdicts[("columns",), "2.0"].endswith("its columns are not those of its rows")
+    assert verdicts[("manygp",), "None"] == " answers"  # by whom it was written has no part in it
+    assert len(set(verdicts.values())) > 30
 
 
 @pytest.mark.parametrize("source", ["default", "common", "alone", "noise"])
@@ -1001,14 +1006,14 @@ def test_no_key_or_array_may_be_missing(tmp_path, sources, source, unsynced):
     for where in paths_in(manifest):
         if isinstance(where[-1], str) and len(where) < 4:
             container.write(path, removed(manifest, where), arrays)
-            said = verdict(path)
+            found = verdict(path)
             if len(where) == 1 and where[0] not in ("schema", "manygp"):
-                assert said.endswith(f"is not a valid model: it lacks {where[0]!r}")
+                assert found.endswith(f"is not a valid model: it lacks {where[0]!r}")
     for name in arrays:
         container.write(path, manifest, {key: arrays[key] for key in arrays if key != name})
-        said = verdict(path)
+        found = verdict(path)
         if name not in ("communication", "conformity", "parameter_alpha"):
-            assert said.endswith(f"is not a valid model: it lacks {name!r}")
+            assert found.endswith(f"is not a valid model: it lacks {name!r}")
 
 
 def altered_arrays(array):
@@ -1046,27 +1051,27 @@ def altered_arrays(array):
 )
 def test_every_array_may_hold_anything(tmp_path, sources, unsynced, source, names):
     manifest, arrays = sources[source]
-    path, said = tmp_path / "model.gp", {}
+    path, verdicts = tmp_path / "model.gp", {}
     for name in names or arrays:
         for what, changed in altered_arrays(arrays[name]):
             container.write(path, manifest, {**arrays, name: changed})
-            said[name, what] = verdict(path)
+            verdicts[name, what] = verdict(path)
             if what in ("all nan", "all inf", "other type") and arrays[name].size:
-                assert "must hold finite numbers" in said[name, what] or (
-                    "must hold integers" in said[name, what]
+                assert "must hold finite numbers" in verdicts[name, what] or (
+                    "must hold integers" in verdicts[name, what]
                 )
-    assert " answers" in said.values()
+    assert " answers" in verdicts.values()
     if source == "default":
-        assert "a noise variance of it is negative" in said["alpha", "all -1.0"]
-        assert "a hyperparameter of it is not pos" in said["hyperparameters", "all -1.0"]
-        assert "squares of X overflow" in said["X", "all 1e+308"]
-        assert "squares of metric overflow" in said["metric", "all 1e+150"]
-        assert "a scale of it is not positive" in said["x_half_scale", "all 0.0"]
-        assert "own must hold integers from 0 to 39" in said["own", "all -1"]
-        assert "an expert of it knows a row twice" in said["own", "all 0"]
-        assert "an expert of it has no seat" in said["seats", "all 0"]
-        assert "seats must hold integers from 0 to 3" in said["seats", "all 40"]
-        assert "own is longer or shorter than its sizes say" in said["own_sizes", "all 1"]
+        assert "a noise variance of it is negative" in verdicts["alpha", "all -1.0"]
+        assert "a hyperparameter of it is not pos" in verdicts["hyperparameters", "all -1.0"]
+        assert "squares of X overflow" in verdicts["X", "all 1e+308"]
+        assert "squares of metric overflow" in verdicts["metric", "all 1e+150"]
+        assert "a scale of it is not positive" in verdicts["x_half_scale", "all 0.0"]
+        assert "own must hold integers from 0 to 39" in verdicts["own", "all -1"]
+        assert "an expert of it knows a row twice" in verdicts["own", "all 0"]
+        assert "an expert of it has no seat" in verdicts["seats", "all 0"]
+        assert "seats must hold integers from 0 to 3" in verdicts["seats", "all 40"]
+        assert "own is longer or shorter than its sizes say" in verdicts["own_sizes", "all 1"]
 
 
 def lists(rows):
@@ -1177,11 +1182,11 @@ def test_the_number_of_jobs_is_one_that_a_machine_may_have(tmp_path, sources, n_
     manifest, arrays = sources["default"]
     parameters = {**manifest["parameters"], "n_jobs": n_jobs}
     container.write(tmp_path / "model.gp", {**manifest, "parameters": parameters}, arrays)
-    said = verdict(tmp_path / "model.gp")
+    found = verdict(tmp_path / "model.gp")
     if type(n_jobs) is int and 0 < abs(n_jobs) <= 1024:
-        assert said == " answers"
+        assert found == " answers"
     else:
-        assert "is no such parameter" in said
+        assert "is no such parameter" in found
 
 
 def test_numbers_that_overflow_in_a_worker_are_refused_too(tmp_path, sources):

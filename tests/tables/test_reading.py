@@ -327,7 +327,7 @@ def test_reading_csv_holds_no_more_than_two_pieces(save):
     assert peak(1000) < peak(20_000) / 8
 
 
-# What is wrong with a table is said with its place
+# What is wrong with a table is named with its place
 
 
 def test_a_row_with_too_few_or_too_many_fields_is_named(save):
