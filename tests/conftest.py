@@ -1,7 +1,8 @@
 """What tests of several folders share.
 
 Helpers to import lie beside this file: `data` has small random data, `models` small models and
-experts, `kernel_cases` every kernel with its reference, `reference` the paper's equations.
+experts, `model_files` what a model file must keep, `kernel_cases` every kernel with its reference,
+`reference` the paper's equations, `waiting` and `memory` what concerns other processes.
 """
 
 import os
@@ -9,7 +10,7 @@ import signal
 
 import pytest
 
-pytest.register_assert_rewrite("models")
+pytest.register_assert_rewrite("model_files", "models")
 
 from manygp.runtime.parallel import process_map  # noqa: E402
 from manygp.training import fitting  # noqa: E402
