@@ -9,10 +9,11 @@ import re
 import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
+from zlib import crc32
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
@@ -342,14 +343,17 @@ def prior_std(model, rows):
 
 
 def few(n_examples):
-    """The same examples each time, so that a test does not fail by chance."""
-    return settings(
+    """The same examples each time, so that a test does not fail by chance.
+
+    They follow from its name: others would be tried whenever a word of it changes.
+    """
+    limits = settings(
         max_examples=n_examples,
-        derandomize=True,
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
+    return lambda test: seed(crc32(f"{test.__name__} 1".encode()))(limits(test))
 
 
 # Answers
@@ -439,7 +443,7 @@ def test_intervals_hold_the_mean_or_the_promise_is_refused(problem, coverage):
 # The same again
 
 
-@few(20)
+@few(30)
 @given(problems())
 def test_the_same_seed_gives_the_same_bits_whatever_n_jobs(problem):
     model = fit(problem)
@@ -659,6 +663,46 @@ def test_problems_that_were_found_stay_solved(name):
         test_a_joint_covariance_is_one_and_has_the_variances_on_its_diagonal,
     ):
         test.hypothesis.inner_test(FOUND[name])
+
+
+UNSOLVED = {
+    # Of rows whose variances are at their floor, covariances are far larger: not one of any rows.
+    "covariances of an expert that is sure of everything": Problem(
+        (("offset", 0), ("integers", 0), ("normal", 0)),
+        (("zero", 0),),
+        37,
+        dtype="int64",
+        queries="training",
+        parameters={
+            "points_per_expert": 6,
+            "overlap": 100,
+            "weighting": "entropy",
+            "calibration": "none",
+            "hyperparameters": "independent",
+            "normalize_y": False,
+            "kernel": RationalQuadratic((0.001, 0.1, 0.1), 0.1, (1e-10, 1e10), (1e-10, 1e10)),
+        },
+        seed=687,
+    ),
+    # The squares of differences of scores overflow: a warning that nobody can do anything about.
+    "scores of huge raw targets": Problem(
+        (("normal", 0),),
+        (("smooth", 81),),
+        20,
+        parameters={"points_per_expert": 3, "normalize_y": False},
+    ),
+}
+
+
+@pytest.mark.xfail(raises=(AssertionError, RuntimeWarning), reason="found, and not solved yet")
+@pytest.mark.parametrize("name", UNSOLVED)
+def test_problems_that_were_found_are_not_solved_yet(name):
+    test_answers_are_finite_with_positive_std_or_errors_are_clear.hypothesis.inner_test(
+        UNSOLVED[name]
+    )
+    test_a_joint_covariance_is_one_and_has_the_variances_on_its_diagonal.hypothesis.inner_test(
+        UNSOLVED[name]
+    )
 
 
 def test_one_row_promises_no_interval_that_is_a_point():

@@ -356,8 +356,8 @@ def test_latent_and_noise_variance_share_the_factor(aggregation):
         _, latent_cov = fitted.predict(QUERIES, return_cov=True, latent=True)
         return answers(fitted), mean, cov, latent_cov
 
-    (mean, std, latent), _, cov, latent_cov = recalibrated(Recalibration())
-    (new_mean, new_std, new_latent), joint_mean, new_cov, new_latent_cov = recalibrated(LEARNED)
+    (mean, std, latent, _), _, cov, latent_cov = recalibrated(Recalibration())
+    (new_mean, new_std, new_latent, _), joint_mean, new_cov, new_latent_cov = recalibrated(LEARNED)
     assert_array_equal(new_mean, mean)
     assert_array_equal(joint_mean, mean)
     factor = LEARNED(std**2 / y.var())
