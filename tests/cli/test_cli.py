@@ -769,18 +769,18 @@ main(sys.argv[1:], prog_name="manygp")
 # Says when some rows are written, and then waits for a signal.
 SLOW_PREDICT = """
 import functools, sys, time
-from manygp import ManyGPRegressor
+from manygp.model import FittedModel
 from manygp.tables import training_rows
 from manygp.cli import main
 training_rows.read_features = functools.partial(training_rows.read_features, batch_rows=10)
-predict, done = ManyGPRegressor.predict, []
+predict, done = FittedModel.predict, []
 def slow(*arguments, **named):
     if len(done) == 3:
         print("ready", flush=True)
         time.sleep(600)
     done.append(1)
     return predict(*arguments, **named)
-ManyGPRegressor.predict = slow
+FittedModel.predict = slow
 main(sys.argv[1:], prog_name="manygp")
 """
 
