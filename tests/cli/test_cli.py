@@ -771,18 +771,18 @@ main(sys.argv[1:], prog_name="manygp")
 # Says when some rows are written, and then waits for a signal.
 SLOW_PREDICT = """
 import functools, sys, time
+from manygp.model import FittedModel
 from manygp.tables import training_rows
 from manygp.cli import main
-from manygp.cli.table_model import TableModel
 training_rows.read_features = functools.partial(training_rows.read_features, batch_rows=10)
-answers, done = TableModel.answers, []
-def slow(*arguments):
+predict, done = FittedModel.predict, []
+def slow(*arguments, **named):
     if len(done) == 3:
         print("ready", flush=True)
         time.sleep(600)
     done.append(1)
-    return answers(*arguments)
-TableModel.answers = slow
+    return predict(*arguments, **named)
+FittedModel.predict = slow
 main(sys.argv[1:], prog_name="manygp")
 """
 

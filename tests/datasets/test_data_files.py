@@ -3,21 +3,18 @@
 import gzip
 import hashlib
 import http.server
-import os
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from data_folder import HOME
 from manygp import datasets
 from manygp.datasets import files
 from manygp.datasets.files import DATA_FILES, DataFile
 
 TEXT = "\n".join(f"{i},{i % 3},{0.5 * i}" for i in range(10)).encode() + b"\n"
 STD = float(np.std(0.5 * np.arange(10)))
-HOMES = [os.environ.get("MANYGP_DATA"), Path(__file__).parents[2] / "shared" / "data"]
-HOME = next((Path(home) for home in HOMES if home and Path(home).exists()), None)
 
 
 @pytest.fixture

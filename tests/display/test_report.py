@@ -173,14 +173,14 @@ def test_a_page_says_what_was_fitted(written, models):
     facts = dict(cells(section(written("shared"), "What was fitted"))[:6])
     assert facts["rows"] == "150"
     assert facts["columns"] == "4"
-    assert facts["experts"] == "3, the nearest 2 of which are asked about a row"
+    assert facts["experts"] == "3, the nearest 2 of which are queried about a row"
     assert facts["kernel"] == "Constant * Matern(nu=2.5) + White"
     assert facts["changed parameters"] == (
         "calibration='none', hyperparameters='shared', overlap=0, points_per_expert=50, "
         "random_state=0, routing=2, temperature=1"
     )
     assert facts["plan"] == str(models["shared"].plan_)
-    assert "3, all of which are asked about a row" in written("label")
+    assert "3, all of which are queried about a row" in written("label")
     own = section(written("own kernel"), "What was fitted")
     assert "kernel=Matern(nu=1.5) * RBF + White" in own
     assert "<td>targets</td><td>2</td>" in section(written("two targets"), "What was fitted")

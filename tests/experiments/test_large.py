@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from test_data_files import HOME
 
+from data_folder import HOME
 from manygp import ManyGPRegressor
 from manygp.datasets import load, split
 from manygp.datasets.files import DATA_FILES

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
+    from manygp.regressor import ManyGPRegressor
+
 # Okabe and Ito's palette, which colour-blind readers can tell apart; blue is the aggregate's.
 BLUE = "#0072B2"
 COLOURS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -152,7 +154,7 @@ class PosteriorDisplay:
     @classmethod
     def from_estimator(
         cls,
-        model: Any,
+        model: ManyGPRegressor,
         X: Any,
         *,
         X_train: Any = None,
@@ -243,7 +245,9 @@ class CalibrationDisplay:
     figure_: Figure | SubFigure = field(init=False, repr=False)
 
     @classmethod
-    def from_estimator(cls, model: Any, *, figure: Figure | SubFigure | None = None) -> Self:
+    def from_estimator(
+        cls, model: ManyGPRegressor, *, figure: Figure | SubFigure | None = None
+    ) -> Self:
         """Draw the choices of a fitted model."""
         report = getattr(model, "calibration_report_", None)
         if report is None or not report.alternatives:

@@ -69,7 +69,7 @@ MEANINGS = {
     "overlap": "Rows of others that an expert knows as well, as a multiple of its own.",
     "temperature": "The higher, the more say the surest expert has.",
     "strength": "Strength of the calibration by information gain: 0 is none, 1 is the paper's.",
-    "nearest": "Experts that are asked about a row.",
+    "nearest": "Experts that are queried about a row.",
     "scale": "Factor of the predicted variance: above 1 where it was too small.",
     "power": "Above 1 where the predicted variances differed too little between rows, below 1 "
     "where too much.",
@@ -114,7 +114,7 @@ class Tested(NamedTuple):
     name: str
 
 
-class _Judged(NamedTuple):
+class _Scored(NamedTuple):
     """Rows of shape (N,) to be scored, and what a figure calls them."""
 
     label: str
@@ -151,23 +151,23 @@ def write_report(
     fitted = model if isinstance(model, FittedModel) else model.model_
     _new_figure(*SIZE)  # a missing matplotlib is an error before the work, not after
     X, Y, *_ = fitted.committee.training_data()
-    judged = [_Judged(LEFT_OUT, *fitted.left_out_rows(LEFT_OUT_ROWS))]
+    scored = [_Scored(LEFT_OUT, *fitted.left_out_rows(LEFT_OUT_ROWS))]
     if tested is not None:
-        judged.append(_Judged(TESTED, *(np.ravel(column) for column in tested[:3])))
+        scored.append(_Scored(TESTED, *(np.ravel(column) for column in tested[:3])))
     columns = [f"x{i}" for i in range(fitted.n_columns)]
     columns = columns if fitted.names is None else [str(name) for name in fitted.names]
     experts = list(fitted.committee.experts)
     sections = {
         "What was fitted": _fitted(fitted, X, Y),
-        "Scores": _scores(judged, tested, _baseline(fitted, Y)),
-        "How honest is the std?": _honesty(judged, tested),
+        "Scores": _scores(scored, tested, _baseline(fitted, Y)),
+        "How honest is the std?": _honesty(scored, tested),
         "Experts": _sizes(experts),
         "Hyperparameters": _hyperparameters(experts, columns),
         "Relevance of columns": _relevance(experts, columns, np.ptp(X, axis=0)),
         "What was compared": _compared(fitted.report),
     }
     title = f"Model {name}" if name else "A model of manygp"
-    write_atomically(path, page.page(title, _introduction(judged, tested, Y), sections))
+    write_atomically(path, page.page(title, _introduction(scored, tested, Y), sections))
 
 
 def _baseline(model: FittedModel, Y: Array) -> float:
@@ -175,29 +175,29 @@ def _baseline(model: FittedModel, Y: Array) -> float:
     return float(np.sqrt(np.mean((model.y_scaling.scale * Y.std(axis=0)) ** 2)))
 
 
-def _introduction(judged: list[_Judged], tested: Tested | None, Y: Array) -> str:
+def _introduction(scored: list[_Scored], tested: Tested | None, Y: Array) -> str:
     n, n_targets = Y.shape
-    n_left_out = len(judged[0].y) // n_targets
+    n_left_out = len(scored[0].y) // n_targets
     some = f"all {n:,}" if n_left_out == n else f"{n_left_out:,} random ones of the {n:,}"
     text = (
         f"Scores come from {some} training rows, each left out in turn: what the model would "
-        "have said about a row that it has not seen."
+        "have predicted for a row that it has not seen."
     )
     if n == 1:
-        text = "The model knows one row; its scores are what it would say without it."
+        text = "The model knows one row; its scores are of what it would predict without it."
     if tested is not None:
-        there = f"{counted(len(judged[1].y), 'row')} of {tested.name or TESTED}"
+        there = f"{counted(len(scored[1].y), 'row')} of {tested.name or TESTED}"
         text += f" Beside them stand those of {there}."
     together = f" The {n_targets} targets are scored together, as if they were rows."
     return text + (together if n_targets > 1 else "")
 
 
 def _fitted(model: FittedModel, X: Array, Y: Array) -> str:
-    n_experts, asked = len(model.committee), model.rules.nearest
+    n_experts, queried = len(model.committee), model.rules.nearest
     experts = f"{n_experts:,}"
     if n_experts > 1:
-        some = "all" if asked in (None, n_experts) else f"the nearest {asked:,}"
-        experts += f", {some} of which are asked about a row"
+        some = "all" if queried in (None, n_experts) else f"the nearest {queried:,}"
+        experts += f", {some} of which are queried about a row"
     parameters = ", ".join(_changed(model.settings)) or "none"
     rows = [
         ["rows", f"{len(X):,}"],
@@ -249,17 +249,17 @@ def _in_words(value: Any) -> str:
     return short(value)
 
 
-def _scores(judged: list[_Judged], tested: Tested | None, baseline: float) -> str:
+def _scores(scored: list[_Scored], tested: Tested | None, baseline: float) -> str:
     """One column for each set of rows, and a sentence on what is good."""
     more = {
         "RMSE": f" To predict the mean of y everywhere gives {_number(baseline)}.",
-        "ENCE": f" {_chance(judged)}",
+        "ENCE": f" {_chance(scored)}",
     }
-    rows = [["rows", *(f"{len(one.y):,}" for one in judged), ""]]
+    rows = [["rows", *(f"{len(one.y):,}" for one in scored), ""]]
     for name, (_, sentence) in SCORES.items():
-        cells = (_score(name, one) for one in judged)
+        cells = (_score(name, one) for one in scored)
         rows.append([name, *cells, sentence + more.get(name, "")])
-    held = (_percent(metrics.coverage(*one.rows)) for one in judged)
+    held = (_percent(metrics.coverage(*one.rows)) for one in scored)
     sentence = (
         "Rows within mean ± 1.64 std. It should be 90%: with more the std is too large, with "
         "less too small."
@@ -273,18 +273,18 @@ def _scores(judged: list[_Judged], tested: Tested | None, baseline: float) -> st
     return page.as_html(TextTable("", ["", *names, "what is good"], rows), kind="words")
 
 
-def _score(name: str, judged: _Judged) -> str:
+def _score(name: str, scored: _Scored) -> str:
     """One of `SCORES`, or a dash where there are too few rows for it."""
-    if name == "ENCE" and len(judged.y) < metrics.N_BINS:
+    if name == "ENCE" and len(scored.y) < metrics.N_BINS:
         return "-"
-    return _number(SCORES[name][0](*judged.rows))
+    return _number(SCORES[name][0](*scored.rows))
 
 
-def _chance(judged: list[_Judged]) -> str:
+def _chance(scored: list[_Scored]) -> str:
     """A sentence on the ENCE that a perfect model would have."""
-    counts = dict.fromkeys(len(one.y) for one in judged if len(one.y) >= metrics.N_BINS)
+    counts = dict.fromkeys(len(one.y) for one in scored if len(one.y) >= metrics.N_BINS)
     if not counts:
-        return _too_few(judged)
+        return _too_few(scored)
     chance = " and ".join(f"{CHANCE / np.sqrt(n):.2g} for {counted(n, 'row')}" for n in counts)
     return f"Chance alone gives about {chance}."
 
@@ -293,25 +293,25 @@ def _share_held(tested: Tested) -> float:
     return float(np.mean((tested.lower <= tested.y) & (tested.y <= tested.upper)))
 
 
-def _too_few(judged: list[_Judged]) -> str:
-    most = max(len(one.y) for one in judged)
+def _too_few(scored: list[_Scored]) -> str:
+    most = max(len(one.y) for one in scored)
     return f"It needs {metrics.N_BINS} rows, and there are {most}."
 
 
-def _honesty(judged: list[_Judged], tested: Tested | None) -> str:
+def _honesty(scored: list[_Scored], tested: Tested | None) -> str:
     """Reliability diagram, coverage of intervals, and errors against std."""
-    enough = [one for one in judged if len(one.y) >= metrics.N_BINS]
+    enough = [one for one in scored if len(one.y) >= metrics.N_BINS]
     figures = [_reliability(enough), _coverage(enough, tested)] if enough else []
-    html = page.side_by_side([*figures, _residuals(judged[-1])])
+    html = page.side_by_side([*figures, _residuals(scored[-1])])
     if not enough:
         missing = "There is no reliability diagram, nor a curve of coverage."
-        html += page.paragraph(f"{missing} {_too_few(judged)}")
+        html += page.paragraph(f"{missing} {_too_few(scored)}")
     return html
 
 
-def _reliability(judged: list[_Judged]) -> str:
+def _reliability(scored: list[_Scored]) -> str:
     def draw(ax: Axes) -> None:
-        for one in judged:
+        for one in scored:
             colour = COLOUR_OF[one.label]
             ReliabilityDisplay.from_predictions(
                 *one.rows, name=one.label, ax=ax, color=colour, markersize=4
@@ -322,15 +322,15 @@ def _reliability(judged: list[_Judged]) -> str:
         "Reliability: rows in ten bins, from those of the smallest std to those of the largest. "
         "On the dashed line the std is right; above it errors are larger than predicted."
     )
-    found = "; ".join(f"{one.label}: ENCE {_number(metrics.ence(*one.rows))}" for one in judged)
+    found = "; ".join(f"{one.label}: ENCE {_number(metrics.ence(*one.rows))}" for one in scored)
     return page.figure(_png(draw), caption, f"Observed against predicted error. {found}.")
 
 
-def _coverage(judged: list[_Judged], tested: Tested | None) -> str:
+def _coverage(scored: list[_Scored], tested: Tested | None) -> str:
     def draw(ax: Axes) -> None:
         lighten(ax)
         ax.plot([0, 1], [0, 1], color="0.4", ls="--", lw=1, label="ideal")
-        for one, marker in zip(judged, "os", strict=False):
+        for one, marker in zip(scored, "os", strict=False):
             shares = [metrics.coverage(*one.rows, level) for level in COVERAGE_LEVELS]
             (line,) = ax.plot(COVERAGE_LEVELS, shares, marker=marker, label=f"{one.label}, by std")
             line.set(color=COLOUR_OF[one.label], markersize=4)
@@ -348,18 +348,18 @@ def _coverage(judged: list[_Judged], tested: Tested | None) -> str:
     found = "; ".join(
         f"{one.label}: intervals of 50%, 90% and 99% hold "
         + ", ".join(_percent(metrics.coverage(*one.rows, level)) for level in (0.5, 0.9, 0.99))
-        for one in judged
+        for one in scored
     )
     return page.figure(_png(draw), caption, f"Share of rows held by intervals. {found}.")
 
 
-def _residuals(judged: _Judged) -> str:
-    error, std = judged.y - judged.mean, judged.std
+def _residuals(scored: _Scored) -> str:
+    error, std = scored.y - scored.mean, scored.std
     dots = np.random.default_rng(0).permutation(len(std))[:MOST_DOTS]
 
     def draw(ax: Axes) -> None:
         lighten(ax)
-        colour = COLOUR_OF[judged.label]
+        colour = COLOUR_OF[scored.label]
         ax.scatter(std[dots], error[dots], s=9, color=colour, alpha=0.35, linewidths=0)
         low, high = ax.get_xlim()
         ends = np.array([max(low, 0.0), high])
@@ -370,7 +370,7 @@ def _residuals(judged: _Judged) -> str:
 
     outside = _percent(float(np.mean(np.abs(error) > 1.64 * std)))
     caption = (
-        f"Errors against std, {judged.label}: {outside} of the rows lie outside of the lines; "
+        f"Errors against std, {scored.label}: {outside} of the rows lie outside of the lines; "
         "it should be 10%, at the left as at the right."
     )
     if len(std) > MOST_DOTS:
@@ -485,7 +485,7 @@ def _relevance(experts: list[Expert], columns: list[str], spans: Array) -> str:
     lengths = np.median(inverse, axis=0) * spans
     if not lengths.any():
         return page.paragraph(
-            "Nothing can be said: the kernel has no length-scales, or the columns are constant."
+            "Unknown: the kernel has no length-scales, or the columns are constant."
         )
     order = np.argsort(-lengths, kind="stable")
     rows = [

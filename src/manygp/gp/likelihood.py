@@ -226,8 +226,8 @@ def maximise(
     def objective(theta: Array) -> tuple[float, Array]:
         nonlocal best, best_theta, n_evaluations
         n_evaluations += 1
-        pull = precision * (theta - centre)
-        value, gradient = -0.5 * float(pull @ (theta - centre)), -pull
+        force = precision * (theta - centre)
+        value, gradient = -0.5 * float(force @ (theta - centre)), -force
         candidate = kernel.with_theta(theta)
         try:
             for v, g in evaluate(lambda one: one.value_and_gradient(candidate), likelihoods):

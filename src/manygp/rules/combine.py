@@ -61,7 +61,7 @@ class PredictionRules(NamedTuple):
     def combine(self, by_target: list[ExpertPredictions]) -> tuple[Array, Array, Array]:
         """Means (t, N), latent variances (N,) and noise variances (N,): GP-pro-c.
 
-        A single expert has seen all rows: its prediction is the answer, and no rule is called.
+        Where one expert is queried, its prediction is the answer, and no rule is called.
         """
         local = by_target[0]
         if len(local.mean) == 1:

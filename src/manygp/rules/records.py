@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -144,5 +145,7 @@ def needs(
 
 def needs_of(aggregation: Aggregation) -> Needs:
     """What an aggregation has declared; nothing by default."""
+    while isinstance(aggregation, partial):
+        aggregation = aggregation.func
     declared: Needs = getattr(aggregation, "needs", Needs())
     return declared
