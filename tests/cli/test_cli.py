@@ -827,31 +827,42 @@ def test_after_an_interrupt_or_a_kill_the_same_command_goes_on(made, tmp_path, n
     assert model.read_bytes() == (made / "model.manygp").read_bytes()
 
 
-# Says once when each of two threads is in the midst of an expert, which end when the interrupt has
-# reached the one that waits for them, and writes to a file which experts were begun and finished.
+# Says so when it waits for two threads, each in the midst of an expert. These go on when no other
+# can be begun any more. Writes to a file how many experts were begun, and how many finished.
 FIT_IN_THREADS = """
 import sys, threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from manygp.training import fitting
 from manygp.cli import main
 record, *arguments = sys.argv[1:]
-fit_kernel, shutdown = fitting.fit_kernel, ThreadPoolExecutor.shutdown
-lock, stopped, begun, finished = threading.Lock(), threading.Event(), [], []
+in_parallel, fit_kernel = fitting._fit_in_parallel, fitting.fit_kernel
+result, shutdown = Future.result, ThreadPoolExecutor.shutdown
+experts, both, stopped = threading.Event(), threading.Event(), threading.Event()
+lock, begun, finished = threading.Lock(), [], []
+def fitting_experts(*arguments, **named):
+    experts.set()
+    return in_parallel(*arguments, **named)
 def waiting(*arguments):
     with lock:
         begun.append(1)
         if len(begun) == 2:
-            print("ready", flush=True)
+            both.set()
     assert stopped.wait(60)
     found = fit_kernel(*arguments)
     finished.append(1)
     return found
+def ready(future, timeout=None):
+    if experts.is_set() and not stopped.is_set():
+        assert both.wait(60)
+        print("ready", flush=True)
+    return result(future, timeout)
 def stopping(pool, wait=True, *, cancel_futures=False):
     shutdown(pool, wait=False, cancel_futures=cancel_futures)
-    if begun:
+    if experts.is_set():
         stopped.set()
     shutdown(pool, wait=wait)
-fitting.fit_kernel, ThreadPoolExecutor.shutdown = waiting, stopping
+fitting._fit_in_parallel, fitting.fit_kernel = fitting_experts, waiting
+Future.result, ThreadPoolExecutor.shutdown = ready, stopping
 try:
     main(arguments, prog_name="manygp")
 finally:
