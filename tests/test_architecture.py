@@ -19,7 +19,7 @@ FLOORS = [
     ("kernels",),
     ("gp",),
     ("committee",),
-    ("findings",),
+    ("findings", "distribution"),
     ("settings",),
     ("model",),
     ("training", "storage"),

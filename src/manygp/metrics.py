@@ -1,12 +1,13 @@
-"""How good are predicted normal distributions: accuracy, likelihood, calibration.
+"""How good are predicted distributions: accuracy, likelihood, calibration.
 
-Every metric takes ``(y_true, mean, std)``, where ``std`` describes the distribution of y, noise
-included. Smaller is better, except for `coverage`, which should equal its level.
+Most metrics take ``(y_true, mean, std)``, where ``std`` describes the distribution of y, noise
+included; `log_score`, `pit` and `crps` take a predictive distribution. Smaller is better, except
+for `coverage`, which should equal its level, and `pit`, which is no score.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,20 @@ from manygp.arrays import Array
 
 # Bins of the reliability diagram and of ENCE.
 N_BINS = 10
+
+
+@runtime_checkable
+class Distribution(Protocol):
+    """A predictive distribution, as `ManyGPRegressor.predict_dist` returns it."""
+
+    def logpdf(self, y: Any) -> Array:
+        """Logarithm of the density at y."""
+
+    def cdf(self, y: Any) -> Array:
+        """Probability of a value of at most y."""
+
+    def crps(self, y: Any) -> Array:
+        """Continuous ranked probability score at y."""
 
 
 class ReliabilityCurve(NamedTuple):
@@ -59,7 +74,35 @@ def nll(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     return float(np.mean(0.5 * np.log(2 * np.pi) + np.log(sigma) + 0.5 * ((y - mu) / sigma) ** 2))
 
 
-def crps(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+def log_score(y_true: ArrayLike, distribution: Distribution) -> float:
+    """Mean negative log density of the targets, in nats per row.
+
+    For a normal distribution this is `nll`.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Observed targets.
+    distribution : PredictiveDistribution
+    """
+    return float(-np.mean(distribution.logpdf(np.asarray(y_true, dtype=np.float64))))
+
+
+def pit(y_true: ArrayLike, distribution: Distribution) -> Array:
+    """Probability integral transform: predicted probability of at most each target, (n,).
+
+    If the distributions are right, the values are spread evenly between 0 and 1.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        Observed targets.
+    distribution : PredictiveDistribution
+    """
+    return distribution.cdf(np.asarray(y_true, dtype=np.float64))
+
+
+def crps(y_true: ArrayLike, mean: ArrayLike | Distribution, std: ArrayLike | None = None) -> float:
     """Mean continuous ranked probability score, in the units of y.
 
     For a normal distribution the integral of ``(F(t) - 1[t >= y])^2`` over t has the closed form
@@ -68,8 +111,13 @@ def crps(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     Parameters
     ----------
     y_true, mean, std : array-like of shape (n,)
-        Observed targets, predicted means and predicted standard deviations.
+        Observed targets, predicted means and predicted standard deviations of normal
+        distributions; or, instead of mean and std, a `PredictiveDistribution`.
     """
+    if isinstance(mean, Distribution):
+        return float(np.mean(mean.crps(np.asarray(y_true, dtype=np.float64))))
+    if std is None:
+        raise ValueError("crps needs mean and std, or a distribution")
     y, mu, sigma = _check_rows(y_true=y_true, mean=mean, std=std)
     z = (y - mu) / sigma
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)

@@ -1004,3 +1004,21 @@ def test_a_table_may_be_larger_than_the_memory_that_is_used(tiny, tmp_path):
     extent = write_many(tmp_path / "large.csv.gz", 1_500_000, note=500 * "x")
     assert extent > 700
     assert peak_megabytes(tiny, tmp_path / "large.csv.gz") < extent / 2
+
+
+def test_quantiles_are_columns_of_their_own(made, tmp_path):
+    done = run("predict", made / "model.manygp", made / "test.csv", "-o", tmp_path / "q.csv",
+               "--quantiles", "0.05,0.5,0.95")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    header, *lines = (tmp_path / "q.csv").read_text().splitlines()
+    assert header == "mean,std,lower,upper,q0.05,q0.5,q0.95"
+    values = np.array([line.split(",") for line in lines], dtype=float)
+    np.testing.assert_allclose(values[:, 5], values[:, 0])
+    assert np.all(values[:, 4] < values[:, 5])
+    assert np.all(values[:, 5] < values[:, 6])
+
+
+@pytest.mark.parametrize("levels", ["2", "0.5,x", "0", "0.1,,0.9"])
+def test_quantiles_that_are_none_are_a_mistake_of_the_command(made, levels):
+    command = ("predict", made / "model.manygp", made / "test.csv", "--quantiles", levels)
+    assert "between 0 and 1" in refused(*command, code=2)

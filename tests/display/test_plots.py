@@ -15,10 +15,12 @@ from matplotlib.colors import same_color, to_hex  # noqa: E402
 from manygp import ManyGPRegressor  # noqa: E402
 from manygp.display import (  # noqa: E402
     CalibrationDisplay,
+    PITDisplay,
     PosteriorDisplay,
     ReliabilityDisplay,
 )
 from manygp.display.plots import ExpertCurve  # noqa: E402
+from manygp.kernels import RBF, White  # noqa: E402
 from manygp.metrics import reliability_curve  # noqa: E402
 from manygp.rules.records import ExpertPredictions  # noqa: E402
 from manygp.training.search import Alternative, CalibrationReport  # noqa: E402
@@ -376,7 +378,9 @@ FIXED = {
     "model",
     [
         pytest.param(ManyGPRegressor, id="not fitted"),
-        pytest.param(few_rows, id="one expert"),
+        pytest.param(
+            lambda: few_rows(kernel=RBF() + White(), calibration="none"), id="one expert"
+        ),
         pytest.param(lambda: few_rows(**FIXED, routing=1), id="nothing is auto"),
         pytest.param(lambda: few_rows(**FIXED, routing=0.01), id="nothing was compared"),
     ],
@@ -391,3 +395,15 @@ def test_choices_without_matplotlib_name_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "manygp\[plot\]"'):
         CalibrationDisplay.from_estimator(Chooser())
+
+
+def test_a_pit_histogram_shows_how_often_targets_fall_into_each_share():
+    x = np.linspace(0, 1, 200)[:, None]
+    y = np.sin(9 * x[:, 0]) + np.random.default_rng(0).normal(0, 0.1, 200)
+    model = ManyGPRegressor(points_per_expert=50, random_state=0).fit(x[::2], y[::2])
+    display = PITDisplay.from_estimator(model, x[1::2], y[1::2], n_bins=5)
+    heights = [bar.get_height() for bar in display.ax_.patches]
+    counts = np.histogram(display.pit, bins=5, range=(0, 1))[0]
+    np.testing.assert_allclose(heights, counts / 100 * 5)
+    assert display.ax_.get_xlabel() == "predicted probability of a smaller target"
+    plt.close(display.figure_)

@@ -21,6 +21,7 @@ from manygp.cli.options import (
     naming,
     print_scores,
     read_kernel,
+    read_levels,
     report_option,
     require_place,
     require_report,
@@ -211,15 +212,26 @@ def _facts(
 @click.option("-o", "--output", type=File(dir_okay=False, allow_dash=True), default="-",
     help="CSV (also .gz) or Parquet file to write [default: CSV to standard output].")  # fmt: skip
 @coverage_option
-def predict(model: Path, data: Path, output: str, coverage: float) -> None:
+@click.option(
+    "--quantiles",
+    callback=read_levels,
+    default=None,
+    metavar="LEVELS",
+    help="Quantiles to add, such as 0.05,0.5,0.95.",
+)
+def predict(
+    model: Path, data: Path, output: str, coverage: float, quantiles: tuple[float, ...]
+) -> None:
     """Predict every row of a table.
 
     \b
     manygp predict price.manygp new.csv -o answers.csv
     manygp predict price.manygp new.parquet -o answers.parquet --coverage 0.95
+    manygp predict price.manygp new.csv -o answers.csv --quantiles 0.05,0.5,0.95
 
-    It writes the columns mean, std, and lower and upper, the ends of the interval. Columns of
-    DATA are matched by name, and others ignored. DATA may be larger than memory.
+    It writes the columns mean, std, lower and upper, which are the ends of the interval, and one
+    column for each quantile. Columns of DATA are matched by name, and others ignored. DATA may be
+    larger than memory.
     """  # fmt: skip
     from manygp.cli.table_model import TableModel, counting
     from manygp.tables.training_rows import read_features
@@ -233,11 +245,11 @@ def predict(model: Path, data: Path, output: str, coverage: float) -> None:
     first = next(pieces)  # most mistakes are in it, and then nothing should be written
     # A bar would stand among the answers where these go to the terminal too.
     shown = output != "-" or not sys.stdout.isatty()
-    names = ("mean", "std", "lower", "upper")
+    names = ("mean", "std", "lower", "upper", *(f"q{level:g}" for level in quantiles))
     place = "standard output" if output == "-" else output
     with naming(place), open_writer(output, names) as write, counting(shown=shown) as count:
         for X in chain([first], pieces):
-            write(fitted.answers(X, reach))
+            write(fitted.answers(X, reach, quantiles))
             count(len(X))
 
 

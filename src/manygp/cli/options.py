@@ -36,6 +36,17 @@ def read_kernel(context: object, parameter: object, value: str | None) -> Kernel
         raise click.BadParameter(str(error)) from None
 
 
+def read_levels(context: object, parameter: object, value: str | None) -> tuple[float, ...]:
+    """Levels of quantiles: numbers between 0 and 1, separated by commas."""
+    try:
+        levels = tuple(float(level) for level in value.split(",")) if value else ()
+    except ValueError:
+        levels = (-1.0,)
+    if not all(0 < level < 1 for level in levels):
+        raise click.BadParameter(f"levels lie between 0 and 1, such as 0.05,0.5,0.95; not {value}")
+    return levels
+
+
 FILE = File(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = File(dir_okay=False, path_type=Path)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for a machine.")

@@ -46,10 +46,12 @@ class TableModel(NamedTuple):
         """How many std an interval extends to either side."""
         return float(self.model.reach(coverage)[0])
 
-    def answers(self, X: Array, reach: float) -> Array:
-        """Mean, std, lower and upper of rows X (N, d): (4, N)."""
+    def answers(self, X: Array, reach: float, levels: tuple[float, ...] = ()) -> Array:
+        """Mean, std, lower, upper and quantiles of rows X (N, d): (4 + q, N)."""
         mean, std = self.model.predict(X)
-        return np.array([mean, std, mean - reach * std, mean + reach * std])
+        ends = mean - reach * std, mean + reach * std
+        quantiles = [self.model.distribution_of(mean, std).ppf(level) for level in levels]
+        return np.array([mean, std, *ends, *quantiles])
 
     def tested(self, data: Path, target: str | None, reach: float) -> tuple[Array, Array]:
         """Targets (N,) of a table, and the answers (4, N)."""

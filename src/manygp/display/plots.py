@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from manygp.arrays import Array
 from manygp.findings import Alternative, CalibrationReport
-from manygp.metrics import ReliabilityCurve, reliability_curve
+from manygp.metrics import ReliabilityCurve, pit, reliability_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,6 +102,56 @@ class ReliabilityDisplay:
         # dataLim has seen every curve drawn so far, whichever display drew it.
         top = 1.05 * max(ax.dataLim.max)
         ax.set(xlim=(0, top), ylim=(0, top))
+        ax.legend(frameon=False)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+@dataclass(eq=False)
+class PITDisplay:
+    """Histogram of the probability integral transform: flat where the distributions are right.
+
+    A hump in the middle means distributions that are too wide, raised ends ones that are too
+    narrow, and a slope a mean that is biased.
+
+    Parameters
+    ----------
+    pit : ndarray of shape (n,)
+        What `manygp.metrics.pit` returns.
+    n_bins : int
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        What `plot` has drawn on.
+    """
+
+    pit: Array
+    n_bins: int = 20
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure | SubFigure = field(init=False, repr=False)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: ManyGPRegressor,
+        X: Any,
+        y: ArrayLike,
+        *,
+        n_bins: int = 20,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the histogram of ``estimator.predict_dist(X)`` at the targets y (n,)."""
+        return cls(pit(y, estimator.predict_dist(X)), n_bins).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw on ``ax``, or on a new figure."""
+        ax = _new_axes(5.0, 3.4) if ax is None else ax
+        lighten(ax)
+        edges = np.linspace(0, 1, self.n_bins + 1)
+        ax.hist(np.ravel(self.pit), edges.tolist(), density=True, color=BLUE, edgecolor="white")
+        ax.axhline(1.0, color="0.4", ls="--", lw=1, label="ideal")
+        ax.set(xlabel="predicted probability of a smaller target", ylabel="density", xlim=(0, 1))
         ax.legend(frameon=False)
         self.ax_, self.figure_ = ax, ax.figure
         return self
