@@ -684,13 +684,6 @@ UNSOLVED = {
         },
         seed=687,
     ),
-    # The squares of differences of scores overflow: a warning that nobody can do anything about.
-    "scores of huge raw targets": Problem(
-        (("normal", 0),),
-        (("smooth", 81),),
-        20,
-        parameters={"points_per_expert": 3, "normalize_y": False},
-    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from manygp import metrics, validation
 from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, Query
 from manygp.committee.covariance import between_rows
+from manygp.distribution import PredictiveDistribution, fit_tail
 from manygp.findings import CalibrationReport, Plan
 from manygp.gp.likelihood import Likelihood, psd_root
 from manygp.kernels.base import NoisyKernel
 from manygp.rules.aggregation import NO_COMMUNICATION
-from manygp.rules.calibration import none
 from manygp.rules.combine import PredictionRules, only_means
 from manygp.rules.records import ExpertPredictions
 from manygp.runtime.parallel import single_threaded_blas
@@ -56,6 +57,9 @@ class FittedModel:
     report : CalibrationReport or None
         How the rules were chosen.
     plan : Plan
+    honest : ndarray of shape (t + 1, n), or None
+        Means and std, normalised, of the training rows by experts that have learned nothing from
+        them, not even hyperparameters, and by the chosen rules: of a small model of one expert.
     table : dict or None
         How the columns of a table become those of X, for the command line.
     """
@@ -72,6 +76,7 @@ class FittedModel:
     conformity: Array | None
     report: CalibrationReport | None
     plan: Plan
+    honest: Array | None = None
     table: dict[str, Any] | None = None
 
     @property
@@ -95,8 +100,7 @@ class FittedModel:
         space, committee = settings.search_space, self.committee
         rules = space.first_rules
         if committee.is_single:
-            calibration = none if space.recalibrate else rules.calibration
-            rules = rules._replace(calibration=calibration, nearest=None)
+            rules = self.chosen if space.recalibrate else rules._replace(nearest=None)
             return replace(self, settings=settings, rules=rules)
         if len(space.weightings) > 1:
             self._require_as_fitted(
@@ -134,28 +138,38 @@ class FittedModel:
                 )
 
     def mean(self, X: Array) -> Array:
-        """The predicted means. A single expert computes no variance for them."""
+        """The predicted means. A single expert whose prior is kept computes no variance."""
         Z = self._scaled(X)
-        if len(self.committee) > 1:
+        if len(self.committee) > 1 or self.rules.recalibration.known < np.inf:
             return self._in_units(self._distribution(Query(Z))[0])
         query = Query(Z, variances=False)
         (mean,) = self.committee.map_blocks(only_means, query, self.settings.n_jobs)
         return self._in_units(mean)
 
-    def predict(self, X: Array, *, latent: bool = False) -> tuple[Array, Array]:
-        """Mean and standard deviation of y, or of the latent function without the noise."""
-        return self._mean_and_std(Query(self._scaled(X)), latent=latent)
+    def predict(self, X: Array, *, latent: bool = False, alpha: Any = 0.0) -> tuple[Array, Array]:
+        """Mean and standard deviation of y, or of the latent function without the noise.
 
-    def predict_joint(self, X: Array, *, latent: bool = False) -> tuple[Array, Array]:
+        `alpha` is a known noise variance of the rows, one number or (N,), on top of the kernel's.
+        """
+        known = self._scaled_alpha(alpha, len(X))
+        return self._mean_and_std(Query(self._scaled(X)), known, latent=latent)
+
+    def predict_joint(
+        self, X: Array, *, latent: bool = False, alpha: Any = 0.0
+    ) -> tuple[Array, Array]:
         """Mean, and joint covariance of the rows: (N, N) or (N, N, t)."""
         Z, squared = self._scaled(X), self._squared_scale()
         mean, cov = self._joint(Z, latent=latent)
+        if not latent:
+            np.einsum("ii->i", cov)[:] += self._scaled_alpha(alpha, len(X))
         return self._in_units(mean), _squeeze(cov[:, :, None] * squared)
 
-    def predict_interval(self, X: Array, coverage: float) -> tuple[Array, Array]:
+    def predict_interval(
+        self, X: Array, coverage: float, *, alpha: Any = 0.0
+    ) -> tuple[Array, Array]:
         """Lower and upper ends of intervals that hold y with a probability of `coverage`."""
         reach = self.reach(coverage)
-        mean, std = self.predict(X)
+        mean, std = self.predict(X, alpha=alpha)
         width = _squeeze(reach * (std if std.ndim == 2 else std[:, None]))
         return mean - width, mean + width
 
@@ -175,9 +189,24 @@ class FittedModel:
             )
         return conformity[:, rank - 1]
 
+    def predict_dist(self, X: Array, *, alpha: Any = 0.0) -> PredictiveDistribution:
+        """The distributions of y: Student-t, or normal where that is as likely."""
+        return self.distribution_of(*self.predict(X, alpha=alpha))
+
+    def distribution_of(self, mean: Array, std: Array) -> PredictiveDistribution:
+        """The distributions of y with this mean and std, as `predict` returns them."""
+        return PredictiveDistribution(mean, std, *self._tail)
+
+    @cached_property
+    def _tail(self) -> tuple[Array, Array]:
+        """Degrees of freedom and scale of errors in units of the std: (t,), or () for one."""
+        tails = np.array([fit_tail(z) for z in self._conformity()])
+        return _squeeze(tails[:, 0]), _squeeze(tails[:, 1])
+
     def leave_one_out(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
         """Mean and std of training rows, all by default, as if each had been left out."""
-        return self._mean_and_std(self._left_out(rows), latent=latent)
+        query = self._left_out(rows)
+        return self._mean_and_std(query, self._known_noise(query), latent=latent)
 
     def left_out_rows(self, most: int | None = None) -> tuple[Array, Array, Array]:
         """Targets, means and std of training rows, each left out: (N,) each.
@@ -187,7 +216,11 @@ class FittedModel:
         """
         Y = self.committee.training_data().Y
         rows = _sample(len(Y), len(Y) if most is None else most)
-        mean, std = self.leave_one_out(rows)
+        if self.honest is not None and self.rules == self.chosen:
+            mean = self._in_units(self.honest[:-1, rows])
+            std = self._std_in_units(self.honest[-1, rows])
+        else:
+            mean, std = self.leave_one_out(rows)
         return np.ravel(self.y_scaling.undo(Y[rows])), np.ravel(mean), np.ravel(std)
 
     def left_out_scores(self) -> dict[str, float]:
@@ -271,6 +304,14 @@ class FittedModel:
         rows = places if rows is None else np.atleast_1d(places[rows])  # also of a mask
         return Query(X[rows], left_out=rows)
 
+    def _known_noise(self, query: Query) -> Array:
+        """Known noise of training rows that are left out, normalised: (N,)."""
+        return self.committee.training_data().alpha[query.left_out]
+
+    def _scaled_alpha(self, alpha: Any, n: int) -> Array:
+        """Known noise variances of n new rows, normalised: (n,)."""
+        return validation.normalised_alpha(validation.check_alpha(alpha, n), self.y_scaling.scale)
+
     def _distribution(self, query: Query) -> tuple[Array, Array, Array]:
         """Means (t, N), latent variances (N,) and noise variances (N,), normalised."""
         rules = self.rules
@@ -281,10 +322,12 @@ class FittedModel:
         )
         return mean, variance, noise
 
-    def _mean_and_std(self, query: Query, *, latent: bool) -> tuple[Array, Array]:
+    def _mean_and_std(
+        self, query: Query, known_noise: Array, *, latent: bool
+    ) -> tuple[Array, Array]:
         """Mean and std in the units of y."""
         mean, variance, noise = self._distribution(query)
-        std = np.sqrt(variance if latent else variance + noise)
+        std = np.sqrt(variance if latent else variance + noise + known_noise)
         return self._in_units(mean), self._std_in_units(std)
 
     def _conformity(self) -> Array:
@@ -293,8 +336,10 @@ class FittedModel:
             return self.conformity
         Y = self.committee.training_data().Y
         rows = _sample(len(Y), CONFORMITY_ROWS)
-        mean, variance, noise = self._distribution(self._left_out(rows))
-        return np.sort(np.abs(Y[rows].T - mean) / np.sqrt(variance + noise), axis=1)
+        query = self._left_out(rows)
+        mean, variance, noise = self._distribution(query)
+        std = np.sqrt(variance + noise + self._known_noise(query))
+        return np.sort(np.abs(Y[rows].T - mean) / std, axis=1)
 
     def _joint(self, Z: Array, *, latent: bool) -> tuple[Array, Array]:
         """Means (t, N) and joint covariance (N, N) of the normalised targets."""
@@ -338,7 +383,14 @@ class FittedModel:
 
     def _in_units(self, means: Array) -> Array:
         """Means (t, N) of the normalised targets in the units of y."""
-        return _squeeze(self.y_scaling.undo(means.T))
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self.y_scaling.undo(means.T)
+        if not np.all(np.isfinite(found)):
+            raise ValueError(
+                f"means, in the units of y, whose scale is {self.y_scaling.scale}, are beyond "
+                "floating point; rescale y, or predict rows nearer to the training rows"
+            )
+        return _squeeze(found)
 
 
 def _sample(n: int, most: int) -> IndexArray:

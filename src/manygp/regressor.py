@@ -20,6 +20,7 @@ from sklearn.utils.validation import (
 
 from manygp import storage, validation
 from manygp.arrays import Array
+from manygp.distribution import PredictiveDistribution
 from manygp.findings import CalibrationReport, Plan
 from manygp.gp.expert import Expert
 from manygp.kernels.base import NoisyKernel
@@ -65,7 +66,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         surest experts get.
     calibration : {"auto", "information", "none"} or callable, default="auto"
         ExpertPredictions -> factors of the experts' variances, shape (M, N). "auto" chooses the
-        strength of "information", and a scale and a power of the aggregated variance.
+        strength of "information", and a correction of the aggregated variance.
     aggregation : {"gpoe", "poe", "bcm", "rbcm", "barycentre", "grbcm", "nested"} or callable, \
             default="gpoe"
         (ExpertPredictions, weights) -> Gaussian. The last two model what experts have in
@@ -88,7 +89,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         for an aggregation that models what experts have in common, as "grbcm" and "nested" do.
     alpha : float or array-like of shape (n,), default=0.0
         Known noise variance of the training targets, in the square of their units, on top of
-        the kernel's White. As in scikit-learn it is not part of predictions.
+        the kernel's White. It counts whenever one of these rows is left out. As in scikit-learn
+        it is not part of predictions of other rows; `predict` takes theirs.
     normalize_X : bool, default=None
         Whether inputs are scaled to [0, 1] before the kernel sees them. By default they are
         for the default kernel only: a kernel of your own means the units that it was written
@@ -138,8 +140,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     another rule. What is "auto" keeps what `fit` has chosen; `calibration="auto"` was learned
     for the other four and has to be set too when they change.
 
-    A single expert leaves nothing to choose, and its prediction is the answer: exact GP
-    regression.
+    A single expert is exact GP regression. With the default kernel its variance is corrected by
+    rows that are left out; with a kernel of your own it is scikit-learn's model.
 
     Examples
     --------
@@ -214,7 +216,14 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"unknown label {label!r}; the known ones are {', '.join(LABELS)}")
         return cls(**{**LABELS[label], **parameters})
 
-    def fit(self, X: Any, y: Any, *, checkpoint: str | PathLike[str] | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        alpha: Any = None,
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> Self:
         """Fit the experts.
 
         Parameters
@@ -222,6 +231,9 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         X : array-like or table of shape (n, d)
         y : array-like of shape (n,) or (n, t)
             Several targets share experts and kernels.
+        alpha : float or array-like of shape (n,), optional
+            Known noise variance of these targets, instead of the parameter `alpha`. Unlike the
+            parameter it is cut with the rows by cross-validation.
         checkpoint : path, optional
             A folder in which experts are kept as they finish. After a crash or an interrupt the
             same call goes on from there, and gives the model that it would have given, bit for
@@ -230,13 +242,14 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         """
         before = self.__dict__.copy()
         try:
-            return self._fit(X, y, checkpoint)
+            return self._fit(X, y, alpha, checkpoint)
         except BaseException:  # an interrupted or failed refit leaves the old model whole
             self.__dict__ = before
             raise
 
-    def _fit(self, X: Any, y: Any, folder: str | PathLike[str] | None) -> Self:
+    def _fit(self, X: Any, y: Any, alpha: Any, folder: str | PathLike[str] | None) -> Self:
         settings, begin = self._settings(), perf_counter()
+        settings = settings if alpha is None else replace(settings, alpha=alpha)
         X, Y = self._training_rows(X, y)
         prepared = prepare(settings, X, Y, self._columns())
         seed, checkpoint = int(check_random_state(self.random_state).randint(2**31)), None
@@ -249,12 +262,18 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, *, latent: bool = False
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        latent: bool = False,
+        alpha: Any = 0.0,
     ) -> Any:
         """Predict the distribution of y, or of the latent function without the noise.
 
         The mean alone costs as much as with std, since weights depend on variances; only a
-        single expert needs none.
+        single expert with a kernel of your own needs none.
 
         Parameters
         ----------
@@ -266,6 +285,9 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
             standard deviations on its diagonal.
         latent : bool, default=False
             Leave the noise out of std and cov.
+        alpha : float or array-like of shape (N,), default=0.0
+            Known noise variance of these rows, in the square of the units of y: part of std and
+            cov unless they are latent.
 
         Returns
         -------
@@ -277,12 +299,14 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
             raise RuntimeError("ask for return_std or return_cov, not both")
         model, X = self.model_, self._features(X)
         if return_cov:
-            return model.predict_joint(X, latent=latent)
+            return model.predict_joint(X, latent=latent, alpha=alpha)
         if return_std:
-            return model.predict(X, latent=latent)
+            return model.predict(X, latent=latent, alpha=alpha)
         return model.mean(X)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, alpha: Any = 0.0
+    ) -> tuple[Array, Array]:
         """Intervals that hold y with a probability of `coverage`, on average over rows.
 
         mean -+ q std, where q is the quantile of |y - mean| / std of training rows that were
@@ -293,6 +317,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         ----------
         X : array-like or table of shape (N, d)
         coverage : float, default=0.9
+        alpha : float or array-like of shape (N,), default=0.0
+            Known noise variance of these rows, in the square of the units of y.
 
         Returns
         -------
@@ -300,7 +326,41 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         """
         model = self.model_
         model.reach(coverage)  # a promise that cannot be made is an error before the work
-        return model.predict_interval(self._features(X), coverage)
+        return model.predict_interval(self._features(X), coverage, alpha=alpha)
+
+    def predict_dist(self, X: Any, *, alpha: Any = 0.0) -> PredictiveDistribution:
+        """The predictive distribution of y for each row: a Student-t with real tails.
+
+        Its degrees of freedom and scale have the highest log score of training rows that were
+        each left out; it is the normal distribution where that is as good.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (N, d)
+        alpha : float or array-like of shape (N,), default=0.0
+            Known noise variance of these rows, in the square of the units of y.
+
+        Returns
+        -------
+        PredictiveDistribution
+            With `mean`, `std`, `pdf`, `logpdf`, `cdf`, `ppf`, `interval`, `sample` and `crps`.
+            Its `std` is that of `predict`.
+        """
+        return self.model_.predict_dist(self._features(X), alpha=alpha)
+
+    def predict_quantiles(self, X: Any, levels: Any, *, alpha: Any = 0.0) -> Array:
+        """Quantiles of the predictive distribution: (N, q), or (N, t, q) for several targets.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (N, d)
+        levels : array-like of shape (q,)
+            Between 0 and 1.
+        alpha : float or array-like of shape (N,), default=0.0
+            Known noise variance of these rows, in the square of the units of y.
+        """
+        found = self.predict_dist(X, alpha=alpha)
+        return np.stack([found.ppf(float(level)) for level in np.atleast_1d(levels)], axis=-1)
 
     def loo_predict(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
         """Mean and std of training rows, as if each had been left out.

@@ -49,6 +49,9 @@ class SearchSpace(NamedTuple):
         Neglected weight that chooses `nearest`.
     recalibrate : bool
         Whether a correction of the aggregated variance is learned.
+    standard : bool
+        Whether the default kernel sees standardised targets: then their variance is 1, and a
+        single expert need not be scikit-learn's.
     """
 
     shrinkages: tuple[Shrinkage, ...]
@@ -59,6 +62,7 @@ class SearchSpace(NamedTuple):
     nearest: tuple[int | None, ...]
     tolerance: float | None
     recalibrate: bool
+    standard: bool = True
 
     @property
     def is_fixed(self) -> bool:
@@ -183,6 +187,7 @@ class Settings:
             nearest=self._nearest(),
             tolerance=self.routing if self._has_tolerance() else None,
             recalibrate=_is_auto(self.calibration),
+            standard=self.kernel is None and bool(self.normalize_y),
         )
 
     def _shrinkages(self, needs: Needs) -> tuple[Shrinkage, ...]:

@@ -55,6 +55,20 @@ def check_alpha(alpha: Any, n_rows: int) -> Array:
     return np.array(np.broadcast_to(values, n_rows))
 
 
+def normalised_alpha(alpha: Array, scale: Array) -> Array:
+    """Noise variances (n,) in units of the targets' scales (t,)."""
+    if alpha.any() and np.any(scale != scale[0]):
+        raise ValueError("alpha with several targets needs normalize_y=False")
+    with np.errstate(over="ignore"):
+        normalised = np.asarray((np.sqrt(alpha) / scale[0]) ** 2)
+    if len(normalised) and normalised.max() > LARGEST:
+        raise ValueError(
+            f"alpha is too large for targets of scale {scale[0]:.3g}; it is a variance, "
+            "in the square of their units"
+        )
+    return normalised
+
+
 def check_magnitude(values: Array, what: str, names: Any) -> None:
     """Refuse (scaled) values whose squares would overflow."""
     if values.min() >= -LARGEST and values.max() <= LARGEST:

@@ -372,11 +372,11 @@ def test_peers_predict_better_than_the_mean_with_a_positive_std(name, monkeypatc
         assert answer.note == ""
 
 
-def test_this_library_with_one_expert_has_an_interval_and_nothing_to_note():
+def test_this_library_with_one_expert_has_an_interval_and_notes_its_correction():
     X, y, X_test, y_test = smooth(60)
     answer = peers.many(X, y, X_test, 0)
     check_sensible(answer, y_test)
-    assert answer.note == ""
+    assert answer.note.startswith("correction ")
     assert (answer.interval[0] < answer.interval[1]).all()
 
 

@@ -11,7 +11,7 @@ import reference
 from data import read_only
 from manygp.metrics import ence
 from manygp.rules.aggregation import AGGREGATIONS, normalise
-from manygp.rules.calibration import CALIBRATIONS, Information, Recalibration
+from manygp.rules.calibration import CALIBRATIONS, Information, Recalibration, VarianceCurve
 from manygp.rules.records import ExpertPredictions, Gaussian, needs_of
 from manygp.rules.weighting import TEMPERED, WEIGHTINGS
 
@@ -280,6 +280,7 @@ def test_strength_is_the_exponent_of_the_information_ratio():
 def test_recalibration_scales_variances_and_spreads_them_within_what_it_has_learned():
     variance = read_only(np.geomspace(1e-3, 1e3, 13))
     assert_array_equal(Recalibration()(variance), np.ones(13))
+    assert_array_equal(VarianceCurve()(variance), np.ones(13))
     assert_array_equal(Recalibration(scale=2.5)(variance), np.full(13, 2.5))
     factor = Recalibration(2.5, 1.5, centre=0.3, low=0.01, high=10.0)(variance)
     top = 10.0 * 2.5 * math.sqrt(10.0 / 0.3)  # what the largest variance seen became

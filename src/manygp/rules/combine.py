@@ -9,7 +9,13 @@ import numpy as np
 
 from manygp.arrays import Array
 from manygp.rules.aggregation import AGGREGATIONS, normalise
-from manygp.rules.calibration import CALIBRATIONS, Recalibration, none
+from manygp.rules.calibration import (
+    CALIBRATIONS,
+    FARTHEST_VARIANCE,
+    Recalibration,
+    VarianceCurve,
+    none,
+)
 from manygp.rules.records import (
     Aggregation,
     Calibration,
@@ -21,6 +27,9 @@ from manygp.rules.records import (
 )
 from manygp.rules.weighting import TEMPERED, WEIGHTINGS
 
+# What is left of a variance, at least, if noise alone is larger than that far from all data.
+SMALLEST_SHARE = 1e-12
+
 
 class PredictionRules(NamedTuple):
     """How experts are queried, and how their predictions become one answer.
@@ -30,7 +39,7 @@ class PredictionRules(NamedTuple):
     Attributes
     ----------
     weighting, calibration, aggregation : callable
-    recalibration : Recalibration
+    recalibration : VarianceCurve or Recalibration
         Correction of the aggregated variance.
     nearest : int or None
         How many experts are queried about a row, those with the nearest centres; None for all.
@@ -39,7 +48,7 @@ class PredictionRules(NamedTuple):
     weighting: Weighting
     calibration: Calibration
     aggregation: Aggregation
-    recalibration: Recalibration = Recalibration()
+    recalibration: VarianceCurve | Recalibration = VarianceCurve()
     nearest: int | None = None
 
     @classmethod
@@ -71,9 +80,28 @@ class PredictionRules(NamedTuple):
             weights = _checked("weighting", self.weighting(local), local)
             answers = [self.aggregation(one, weights) for one in self._calibrated(by_target)]
             noise = (normalise(weights) * local.noise_variance).sum(axis=0)
-        variance = answers[0].variance
+        means, variance = np.array([answer.mean for answer in answers]), answers[0].variance
         factor = self.recalibration(variance + noise)
-        return np.array([answer.mean for answer in answers]), factor * variance, factor * noise
+        corrected = means, factor * variance, factor * noise
+        if self.recalibration.known == np.inf:
+            return corrected
+        return self._far_from_data(*corrected, self.recalibration.far(self.unknown(by_target)))
+
+    def _far_from_data(
+        self, means: Array, variance: Array, noise: Array, far: Array
+    ) -> tuple[Array, Array, Array]:
+        """The answer, moved by the share `far` (N,) to the distribution of the targets."""
+        total = variance + noise
+        there = np.clip(total, 1.0, FARTHEST_VARIANCE)
+        moved = variance + far * (there - total)
+        return (1 - far) * means, np.maximum(moved, SMALLEST_SHARE * total), noise
+
+    def unknown(self, by_target: list[ExpertPredictions]) -> Array:
+        """The share of the prior variance that the experts have left, by their weights: (N,)."""
+        local = by_target[0]
+        (weights,) = self.normalised_weights(by_target)
+        variance, prior = weights * local.variance, weights * local.prior_variance
+        return variance.sum(axis=0) / prior.sum(axis=0)
 
     def normalised_weights(self, by_target: list[ExpertPredictions]) -> tuple[Array]:
         """Weights (M, N) that sum to one over the experts."""

@@ -10,7 +10,7 @@ import numpy as np
 from manygp.kernels.base import Kernel
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.rules.aggregation import AGGREGATIONS
-from manygp.rules.calibration import CALIBRATIONS, Information, Recalibration
+from manygp.rules.calibration import CALIBRATIONS, Information, Recalibration, VarianceCurve
 from manygp.rules.partition import PARTITIONS, full_parts, one_part
 from manygp.rules.records import ExpertPredictions
 from manygp.rules.weighting import WEIGHTINGS, Softmax, Tempered
@@ -25,10 +25,12 @@ NAMED: dict[str, Mapping[str, Any]] = {
 RECORDS: dict[str, tuple[Any, ...]] = {
     "weighting": (Softmax, Tempered),
     "calibration": (Information,),
-    "recalibration": (Recalibration,),
+    "recalibration": (Recalibration, VarianceCurve),
 }
 CLASSES: dict[str, Any] = {one.__name__: one for kinds in RECORDS.values() for one in kinds}
+# The largest power of a variance, and the largest logarithm of one or of its factor.
 LARGEST_POWER = 100
+LARGEST_LOG = 700.0
 # Variances of two experts, small and large, that a rule must leave positive and finite.
 TRIAL = ExpertPredictions(
     mean=np.zeros((2, 3)),
@@ -48,11 +50,13 @@ def is_rule(kind: str, value: Any) -> bool:
     """Whether a value is a rule of that kind, and its numbers make sense."""
     if type(value) not in RECORDS.get(kind, ()):
         return any(value is one for one in NAMED.get(kind, {}).values())
+    if isinstance(value, VarianceCurve):
+        return _is_curve(value)
     if not all(map(is_number, vars(value).values())):
         return False
     if kind == "weighting":
         return bool(0 <= value.temperature < np.inf)
-    if kind == "recalibration":
+    if isinstance(value, Recalibration):
         positive = 0 < value.scale < np.inf and 0 < value.centre < np.inf
         return bool(
             positive and abs(value.power) <= LARGEST_POWER and 0 <= value.low <= value.high
@@ -60,6 +64,18 @@ def is_rule(kind: str, value: Any) -> bool:
     with np.errstate(all="ignore"):
         ratios = value(TRIAL)
     return bool(np.all((ratios > 0) & (ratios < np.inf)))
+
+
+def _is_curve(curve: Any) -> bool:
+    """Whether the points of a curve are numbers that a variance can be multiplied with."""
+    points = (curve.log_variances, curve.log_factors)
+    if not all(isinstance(one, tuple) and all(map(is_number, one)) for one in points):
+        return False
+    if len(points[0]) != len(points[1]) or not is_number(curve.known):
+        return False
+    increasing = np.all(np.diff(points[0]) > 0)
+    bounded = np.all(np.abs([*points[0], *points[1], 0.0]) < LARGEST_LOG)
+    return bool(increasing and bounded and (0 <= curve.known < 1 or curve.known == np.inf))
 
 
 def encode_all(values: dict[str, Any]) -> dict[str, Any]:

@@ -120,6 +120,8 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
         arrays["communication"] = _integers(committee.communication.indices)
     if model.conformity is not None:
         arrays["conformity"] = model.conformity
+    if model.honest is not None:
+        arrays["honest"] = model.honest
     return arrays
 
 
@@ -208,6 +210,10 @@ def _decoded(
     if "conformity" in arrays:
         conformity = _floats(arrays, "conformity", (n_targets, _shape(arrays, "conformity")[1]))
         _require(np.all(np.diff(conformity, prepend=0.0) >= 0), "its errors are not sorted")
+    honest = None
+    if "honest" in arrays:
+        honest = _floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
+        _require(np.all(honest[-1] > 0), "a std of it is not positive")
     _require(_is_table(manifest["table"]), "its table is none")
     settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
     rules = _rules(manifest)
@@ -221,6 +227,7 @@ def _decoded(
         "chosen": rules,
         "rules": rules,
         "conformity": conformity,
+        "honest": honest,
         "report": None if manifest["report"] is None else _report(manifest["report"]),
         "plan": _plan(decode_all(manifest["plan"])),
         "table": manifest["table"],

@@ -31,6 +31,7 @@ from manygp.training.fitting import (
     random_blocks,
     starts_of,
 )
+from manygp.training.repeats import FEWEST_REPEATS, find_repeats, with_noise_floor
 from manygp.training.search import prefers, select
 
 
@@ -69,6 +70,15 @@ def prepare(settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | i
     if not (kernel.noise_variance or alpha.any()):
         validation.check_repeated_rows(X, Y)
     data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True)
+    space = settings.search_space
+    if space.standard and space.recalibrate:  # the paper's models stay as they are
+        repeats = find_repeats(data)
+        kernel = with_noise_floor(kernel, repeats)
+        if settings.verbose and repeats.n_repeated >= FEWEST_REPEATS:
+            say(
+                f"{repeats.n_repeated:,} of {n:,} rows repeat others; the noise variance is at "
+                f"least {repeats.noise_floor:.2g} of that of y"
+            )
     return Prepared(data, kernel, x_scaling, y_scaling, columns)
 
 
@@ -85,17 +95,7 @@ def _scalings(settings: Settings, X: Array, Y: Array) -> tuple[Scaling, Scaling]
 
 def _scaled_alpha(settings: Settings, n: int, y_scaling: Scaling) -> Array:
     """Noise variances of the rows, (n,), in the units of the normalised target."""
-    alpha, scale = validation.check_alpha(settings.alpha, n), y_scaling.scale
-    if alpha.any() and np.any(scale != scale[0]):
-        raise ValueError("alpha with several targets needs normalize_y=False")
-    with np.errstate(over="ignore"):
-        normalised = np.asarray((np.sqrt(alpha) / scale[0]) ** 2)
-    if normalised.max() > validation.LARGEST:
-        raise ValueError(
-            f"alpha is too large for targets of scale {scale[0]:.3g}; it is a variance, "
-            "in the square of their units"
-        )
-    return normalised
+    return validation.normalised_alpha(validation.check_alpha(settings.alpha, n), y_scaling.scale)
 
 
 def _reach_of_bounds(kernel: NoisyKernel, Z: Array) -> tuple[float, float]:
@@ -144,6 +144,7 @@ def train(
         chosen=found.rules,
         rules=found.rules,
         conformity=None if found.conformity is None else read_only(found.conformity),
+        honest=None if found.honest is None else read_only(found.honest),
         report=found.report,
         plan=plan,
     ).queried_by(settings)

@@ -1,62 +1,154 @@
-"""A scale and a power of the aggregated variance, learned from rows that are left out."""
+"""How the aggregated variance is corrected: learned from rows that are left out.
+
+The correction is nothing, a scale, or a monotone curve. Five folds of the rows that are left out
+choose: each fold is corrected by what the others have taught. The score is that of a Student-t
+distribution with the predicted variance, since a few large errors would decide everything under a
+normal one.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.optimize import minimize_scalar
+from typing import NamedTuple
 
-from manygp.arrays import Array
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.distribution import DEGREES, student_nll, unit_variance
 from manygp.findings import Alternative
-from manygp.rules.calibration import Recalibration
+from manygp.rules.calibration import VarianceCurve
 
 # The smallest and largest scale of variances that is believed.
-SCALES = (1e-3, 1e3)
-# Nats that a fitted parameter must gain, summed over the rows.
-LEAST_GAIN = 2.0
-# Powers of the variance among which the best is sought.
-POWERS = (0.0, 4.0)
-# Variances that are told apart.
-SHAPES = (1e-250, 1e250)
+SCALES = (1e-6, 1e6)
+# Rows are sorted by their variance into at most this many blocks of at least this many rows.
+MOST_BLOCKS = 16
+LEAST_ROWS = 50
+# Each block is shrunk towards the scaled variance, as if this many rows had agreed with it.
+PSEUDO_ROWS = 5.0
+# A block's variance is at least this share of the scaled one.
+SMALLEST_SHARE = 1e-6
+CROSS_FOLDS = 5
+# Standard errors of its gain that the more flexible of two corrections must gain.
+NEAR_TIE = 0.5
+# Where everything is unknown about some row that was left out, nowhere is farther.
+MOST_UNKNOWN = 1 - 1e-6
 
 
-def recalibrate(squares: Array, variance: Array, alternatives: list[Alternative]) -> Recalibration:
-    """The scale of lowest NLL and, where it gains, the power.
+class LeftOutErrors(NamedTuple):
+    """Rows that were left out, and what an uncorrected committee predicted for them.
+
+    Attributes
+    ----------
+    squares : ndarray of shape (t, N)
+        Squared errors of each target.
+    variance : ndarray of shape (N,)
+        Predicted variances, noise included.
+    alpha : ndarray of shape (N,)
+        Known noise of the rows, which comes on top.
+    unknown : ndarray of shape (N,)
+        Share of the prior variance that the experts had left.
+    """
+
+    squares: Array
+    variance: Array
+    alpha: Array
+    unknown: Array
+
+    def some(self, rows: AnyArray) -> LeftOutErrors:
+        """Some of the rows."""
+        return LeftOutErrors(*(array[..., rows] for array in self))
+
+    def conformity(self, curve: VarianceCurve) -> Array:
+        """Sorted |y - mean| / std with a correction: (t, N)."""
+        return np.sort(np.sqrt(self.squares / self.total(curve)), axis=-1)
+
+    def nll(self, curve: VarianceCurve) -> float:
+        """Mean negative log-likelihood of the normal distribution with a correction."""
+        total = self.total(curve)
+        return float(np.mean(0.5 * (np.log(2 * np.pi * total) + self.squares / total)))
+
+    def total(self, curve: VarianceCurve) -> Array:
+        """Corrected variances, known noise included: (N,)."""
+        return curve(self.variance) * self.variance + self.alpha
+
+
+def fit_scale(errors: LeftOutErrors) -> VarianceCurve:
+    """The same factor for all variances."""
+    squares = np.maximum(errors.squares - errors.alpha, 0.0).mean(axis=0)
+    scale = float(np.clip((squares / errors.variance).mean(), *SCALES))
+    return VarianceCurve((0.0,), (float(np.log(scale)),))
+
+
+def fit_curve(errors: LeftOutErrors) -> VarianceCurve:
+    """A monotone curve from predicted variances to squared errors, in blocks of rows."""
+    scale = fit_scale(errors)
+    n_blocks = min(MOST_BLOCKS, len(errors.variance) // LEAST_ROWS)
+    if n_blocks < 2:
+        return scale
+    order = np.argsort(errors.variance, kind="stable")
+    squares = np.maximum(errors.squares - errors.alpha, 0.0).mean(axis=0)
+    blocks = np.array_split(order, n_blocks)
+    rows = np.array([len(block) for block in blocks], dtype=float)
+    predicted = np.array([errors.variance[block].mean() for block in blocks])
+    observed = np.array([squares[block].mean() for block in blocks])
+    scaled = predicted * np.exp(scale.log_factors[0])
+    shrunk = (rows * observed + PSEUDO_ROWS * scaled) / (rows + PSEUDO_ROWS)
+    monotone = isotonic_regression(shrunk, weights=rows + PSEUDO_ROWS).x
+    monotone = np.maximum(monotone, SMALLEST_SHARE * scaled)
+    # Between two points the corrected variance is a power of the predicted one: it never falls.
+    places, kept = np.unique(np.log(predicted), return_index=True)
+    factors = np.log(monotone / predicted)[kept]
+    return VarianceCurve(tuple(places.tolist()), tuple(factors.tolist()))
+
+
+FITS = {"none": lambda errors: VarianceCurve(), "scale": fit_scale, "curve": fit_curve}
+
+
+def recalibrate(errors: LeftOutErrors, alternatives: list[Alternative]) -> VarianceCurve:
+    """The correction that predicts rows best that have not taught it, simplest first.
+
+    A correction under which all rows together are less likely than without is not applied.
 
     Parameters
     ----------
-    squares : ndarray of shape (t, N)
-        Squared errors of rows that were left out.
-    variance : ndarray of shape (N,)
-        Variances that were predicted for them.
+    errors : LeftOutErrors
     alternatives : list of Alternative
         What is compared is added to it.
     """
-    squares = squares.mean(axis=0)
-    log_variance = np.log(variance)
-    centre = float(np.exp(log_variance.mean()))
-    low, high = float(variance.min()), float(variance.max())
-
-    def fitted(power: float) -> tuple[Recalibration, Array]:
-        with np.errstate(over="ignore", under="ignore"):
-            shape = np.exp((power - 1) * (log_variance - np.log(centre))) * variance
-        shape = np.clip(shape, *SHAPES)
-        scale = float(np.clip((squares / shape).mean(), *SCALES))
-        nll = 0.5 * (np.log(2 * np.pi * scale * shape) + squares / (scale * shape))
-        return Recalibration(scale, power, centre, low, high), nll
-
-    plain = 0.5 * (np.log(2 * np.pi * variance) + squares / variance)
-    scaled, scaled_nll = fitted(1.0)
-    power = minimize_scalar(lambda p: fitted(p)[1].mean(), bounds=POWERS, method="bounded").x
-    spread, spread_nll = fitted(float(power))
-    chosen = Recalibration()
-    if (plain - scaled_nll).sum() > LEAST_GAIN:
-        chosen = scaled
-    if (scaled_nll - spread_nll).sum() > LEAST_GAIN:
-        chosen = spread
+    n = len(errors.variance)
+    folds = np.random.default_rng(0).permutation(n) % CROSS_FOLDS
+    scores = {name: _cross_fitted(errors, folds, name) for name in FITS}
+    final = {name: fit(errors) for name, fit in FITS.items()}
+    chosen = "none"
+    for name in ("scale", "curve"):
+        gain = scores[chosen] - scores[name]
+        better = gain.mean() > NEAR_TIE * gain.std() / np.sqrt(n)
+        if better and errors.nll(final[name]) <= errors.nll(final["none"]):
+            chosen = name
     alternatives += [
-        Alternative("scale", 1.0, float(plain.mean()), chosen.scale == 1),
-        Alternative("scale", scaled.scale, float(scaled_nll.mean()), chosen.scale != 1),
-        Alternative("power", 1.0, float(scaled_nll.mean()), chosen.power == 1),
-        Alternative("power", spread.power, float(spread_nll.mean()), chosen is spread),
+        Alternative("correction", name, float(score.mean()), name == chosen)
+        for name, score in scores.items()
     ]
-    return chosen
+    return final[chosen]
+
+
+def _cross_fitted(errors: LeftOutErrors, folds: IndexArray, name: str) -> Array:
+    """Negative log scores (N,) of rows, each corrected by the folds that it is not in."""
+    if len(folds) < 2 * CROSS_FOLDS:
+        total = errors.variance + errors.alpha
+    else:
+        total = np.empty(len(folds))
+        for fold in range(CROSS_FOLDS):
+            inside = folds == fold
+            curve = FITS[name](errors.some(~inside))
+            variance = errors.variance[inside]
+            total[inside] = curve(variance) * variance + errors.alpha[inside]
+    z = np.sqrt(errors.squares.mean(axis=0) / total)
+    candidates = [student_nll(z, *unit_variance(dof)) for dof in DEGREES]
+    best = min(candidates, key=lambda nll: float(nll.mean()))
+    return best + 0.5 * np.log(total)
+
+
+def farthest_known(errors: LeftOutErrors) -> float:
+    """The largest share of the prior variance that was left of any row."""
+    return float(min(errors.unknown.max(), MOST_UNKNOWN))

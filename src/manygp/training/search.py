@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
 
@@ -11,12 +12,19 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, Query
 from manygp.findings import Alternative, CalibrationReport, Shrinkage
-from manygp.rules.calibration import Recalibration, none
+from manygp.gp.expert import condition, predict_expert
+from manygp.kernels.base import Workspace
+from manygp.rules.calibration import VarianceCurve, none
 from manygp.rules.combine import PredictionRules
 from manygp.rules.records import ExpertPredictions
 from manygp.settings import SearchSpace
 from manygp.training.builder import Builder, affordable
-from manygp.training.recalibration import SCALES, recalibrate
+from manygp.training.fitting import Task, fit_kernels
+from manygp.training.recalibration import (
+    LeftOutErrors,
+    farthest_known,
+    recalibrate,
+)
 
 # Rows that are left out to compare committees, at most.
 COMPARED_ROWS = 2000
@@ -25,6 +33,15 @@ COMPARED_EXPERTS = 64
 REGIONS = 8
 # Experts learn their hyperparameters without the rows of the fold that is left out.
 FOLDS = 4
+# Rows that are left out to correct the variance, at most.
+LEARNED_ROWS = 20_000
+# A single expert of fewer rows is corrected by folds that learn their own hyperparameters, and one
+# of next to no rows not at all.
+FEW_ROWS = 2000
+FEWEST_ROWS = 2
+SINGLE_FOLDS = 10
+# The smallest and largest scale of variances that is believed when committees are compared.
+SCALES = (1e-3, 1e3)
 # Rows that choose how many experts leave a tolerated weight to the others.
 TOLERANCE_ROWS = 500
 # Standard errors of its gain that the more flexible of two choices must gain.
@@ -82,13 +99,15 @@ class Selection(NamedTuple):
     """The committee, how it is queried, and how that was chosen.
 
     `conformity` (t, m) holds |y - mean| / std of m rows that were left out, sorted, for each
-    target, if they were.
+    target, if they were. `honest` (t + 1, n) holds mean and std of all rows by experts that have
+    learned nothing from them, if there are any.
     """
 
     committee: Committee
     rules: PredictionRules
     conformity: Array | None = None
     report: CalibrationReport | None = None
+    honest: Array | None = None
 
 
 def prefers(
@@ -118,9 +137,7 @@ def select(
     the deadline no other committee is tried.
     """
     if builder.layout.is_single:
-        rules = space.first_rules._replace(nearest=None)
-        rules = rules._replace(calibration=none) if space.recalibrate else rules
-        return Selection(builder.committee(0.0, 0.0), rules)
+        return _single(builder, space, rng)
     if space.is_fixed:
         committee = builder.committee(space.shrinkages[0], space.overlaps[0])
         return Selection(committee, space.all_rules(len(builder.layout))[0])
@@ -134,21 +151,92 @@ def select(
         space = space._replace(nearest=(nearest,))
         scores = score(builder, space, search.left_out, best)
     rules = scores.rules[scores.best]
-    squares, variance = scores.squares[scores.best], scores.variance[scores.best]
     alternatives += _neighbouring_rules(scores, rules)
-    recalibration = Recalibration()
+    errors = _left_out_errors(committee, builder, rules, rng)
+    curve = VarianceCurve()
     if space.recalibrate:
-        recalibration = recalibrate(squares, variance, alternatives)
-    conformity = np.sort(np.sqrt(squares / (variance * recalibration(variance))), axis=-1)
+        curve = recalibrate(errors, alternatives)
+        if space.standard:  # else the kernel says what holds far away
+            curve = replace(curve, known=farthest_known(errors))
     chosen = {
         **best._asdict(),
         **{name: _shown(getattr(rules, field), name) for name, field in SHOWN_FIELDS.items()},
         **({"temperature": None} if space.needs.dependence else {}),  # weights have no influence
-        "scale": recalibration.scale,
-        "power": recalibration.power,
+        "correction": next(
+            (one.value for one in alternatives if one.parameter == "correction" and one.chosen),
+            None,
+        ),
     }
-    report = CalibrationReport(chosen, (*kernels, *alternatives), len(variance))
-    return Selection(committee, rules._replace(recalibration=recalibration), conformity, report)
+    report = CalibrationReport(chosen, (*kernels, *alternatives), scores.nll.shape[1])
+    rules = rules._replace(recalibration=curve)
+    return Selection(committee, rules, errors.conformity(curve), report)
+
+
+def _left_out_errors(
+    committee: Committee, builder: Builder, rules: PredictionRules, rng: np.random.Generator
+) -> LeftOutErrors:
+    """What the final committee predicts for rows of all experts, each left out."""
+    data = builder.data
+    rows = np.sort(rng.permutation(len(data.X))[:LEARNED_ROWS])
+
+    def answers(records: list[ExpertPredictions]) -> tuple[Array, Array, Array]:
+        means, variance, noise = rules.combine(records)
+        return means, variance + noise, rules.unknown(records)
+
+    query = Query(data.X[rows], rules.nearest, rows, covariances=rules.needs.covariances)
+    means, variance, unknown = committee.map_blocks(answers, query, builder.run.n_jobs)
+    return LeftOutErrors((data.Y[rows].T - means) ** 2, variance, data.alpha[rows], unknown)
+
+
+def _single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -> Selection:
+    """A single expert: it has no rules to choose, but its variance can be corrected.
+
+    A kernel of the user's own is believed: the model then is scikit-learn's.
+    """
+    committee = builder.committee(0.0, 0.0)
+    rules = space.first_rules._replace(nearest=None)
+    if not space.recalibrate:
+        return Selection(committee, rules)
+    rules = rules._replace(calibration=none)
+    n = len(builder.data.X)
+    if not space.standard or not n >= FEWEST_ROWS or len(committee) > 1:
+        return Selection(committee, rules)
+    means = None
+    if n < FEW_ROWS:
+        means, errors = _fold_errors(builder, rng)
+    else:
+        errors = _left_out_errors(committee, builder, rules, rng)
+    alternatives: list[Alternative] = []
+    curve = replace(recalibrate(errors, alternatives), known=farthest_known(errors))
+    correction = next(one.value for one in alternatives if one.chosen)
+    report = CalibrationReport({"correction": correction}, tuple(alternatives), n)
+    rules = rules._replace(recalibration=curve)
+    honest = None if means is None else np.vstack([means, np.sqrt(errors.total(curve))])
+    return Selection(committee, rules, errors.conformity(curve), report, honest)
+
+
+def _fold_errors(builder: Builder, rng: np.random.Generator) -> tuple[Array, LeftOutErrors]:
+    """Means (t, n) and errors of experts that have learned nothing at all from the row."""
+    data, run = builder.data, builder.run
+    n = len(data.X)
+    folds = np.array_split(rng.permutation(n), min(n, SINGLE_FOLDS))
+    rest = [np.setdiff1d(np.arange(n), fold) for fold in folds]
+    tasks = [Task(rows, builder.starts[0][:1]) for rows in rest]
+    fits = fit_kernels(data, tasks, builder.kernel, 0.0, run)
+    found = []
+    for fold, rows, fit in zip(folds, rest, fits, strict=True):
+        expert = condition(data, rows, rows[:0], fit, exact=True)
+        mean, variance, prior = predict_expert(
+            expert, data.X[fold], Workspace(), with_variance=True
+        )
+        squares = (data.Y[fold] - mean).T ** 2
+        total, alpha = variance + expert.noise_variance, data.alpha[fold]
+        found.append((mean.T, squares, total, alpha, variance / prior))
+    in_order = np.argsort(np.concatenate(folds))
+    means, *errors = (
+        np.concatenate(one, axis=-1)[..., in_order] for one in zip(*found, strict=True)
+    )
+    return means, LeftOutErrors(*errors)
 
 
 class _Search:
@@ -256,7 +344,7 @@ def score(builder: Builder, space: SearchSpace, left_out: LeftOut, candidate: Ca
         query = Query(builder.data.X[rows], widest, rows, covariances=space.needs.covariances)
         means, variance = committee.map_blocks(answers, query, builder.run.n_jobs)
         squares.append((builder.data.Y[rows].T - means) ** 2)
-        variances.append(variance)
+        variances.append(variance + builder.data.alpha[rows])
     return _scores(
         rules,
         np.concatenate(squares, axis=-1),
@@ -278,7 +366,8 @@ def _scores(
 def _gains(incumbent: Array, challenger: Array) -> bool:
     """Whether the mean NLL of rows falls by more than chance would let it."""
     gain = incumbent - challenger
-    return bool(gain.mean() > NEAR_TIE * gain.std() / np.sqrt(len(gain)))
+    with np.errstate(over="ignore"):
+        return bool(gain.mean() > NEAR_TIE * gain.std() / np.sqrt(len(gain)))
 
 
 def _sufficient(
