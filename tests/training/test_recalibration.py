@@ -185,14 +185,14 @@ def test_intervals_of_a_handful_of_rows_hold_four_in_five(n):
 
 def test_the_latent_std_of_several_experts_with_known_noise_is_that_of_one():
     rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, size=(1000, 1))
-    y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=1000)
+    X = rng.uniform(-3, 3, size=(500, 1))
+    y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=500)
     line = np.linspace(-3, 3, 50)[:, None]
     one, five = (
         ManyGPRegressor(points_per_expert=points, alpha=0.25, random_state=0)
         .fit(X, y)
         .predict(line, return_std=True, latent=True)[1]
-        for points in (1000, 200)
+        for points in (500, 100)
     )
     assert five.mean() == pytest.approx(one.mean(), rel=0.2)
 
