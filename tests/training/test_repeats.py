@@ -53,6 +53,15 @@ def test_few_repeated_rows_tell_too_little():
     assert with_noise_floor(kernel, find_repeats(data_of(X, y))) is kernel
 
 
+def test_a_small_share_of_repeated_rows_tells_too_little():
+    rng = np.random.default_rng(0)
+    X = rng.random((2000, 3))
+    X[:40] = X[40:80]  # two in a hundred agree, which says little about the others
+    found = find_repeats(data_of(X, np.sin(4 * X[:, 0])))
+    assert found.n_repeated == 40
+    assert not found.tell_noise
+
+
 def test_the_experts_have_at_least_that_noise_and_verbose_says_so(capsys):
     X, y = rows(noise=0.0)
     model = ManyGPRegressor(points_per_expert=60, random_state=0, verbose=True).fit(X, y)

@@ -31,7 +31,7 @@ from manygp.training.fitting import (
     random_blocks,
     starts_of,
 )
-from manygp.training.repeats import FEWEST_REPEATS, find_repeats, with_noise_floor
+from manygp.training.repeats import find_repeats, with_noise_floor
 from manygp.training.search import prefers, select
 
 
@@ -74,7 +74,7 @@ def prepare(settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | i
     if space.standard and space.recalibrate:  # the paper's models stay as they are
         repeats = find_repeats(data)
         kernel = with_noise_floor(kernel, repeats)
-        if settings.verbose and repeats.n_repeated >= FEWEST_REPEATS:
+        if settings.verbose and repeats.tell_noise:
             say(
                 f"{repeats.n_repeated:,} of {n:,} rows repeat others; the noise variance is at "
                 f"least {repeats.noise_floor:.2g} of that of y"

@@ -10,8 +10,10 @@ from manygp.arrays import Array
 from manygp.gp.likelihood import TrainingData
 from manygp.kernels.base import NoisyKernel, White
 
-# Fewer repeated rows tell too little.
+# Fewer repeated rows, or a smaller share of all rows, tell too little: where they agree, the rule of
+# succession would claim noise that is not there.
 FEWEST_REPEATS = 30
+SMALLEST_SHARE = 0.05
 
 
 class Repeats(NamedTuple):
@@ -24,10 +26,18 @@ class Repeats(NamedTuple):
     squares : float
         Sum of squared differences of normalised targets from the mean of their equals, averaged
         over the targets, less what is known noise.
+    n_rows : int
+        All rows.
     """
 
     n_repeated: int
     squares: float
+    n_rows: int
+
+    @property
+    def tell_noise(self) -> bool:
+        """Whether there are enough of them."""
+        return self.n_repeated >= max(FEWEST_REPEATS, SMALLEST_SHARE * self.n_rows)
 
     @property
     def noise_floor(self) -> float:
@@ -44,14 +54,14 @@ def find_repeats(data: TrainingData) -> Repeats:
     groups = _groups(data.X)
     n, n_groups = len(groups), int(groups.max()) + 1
     if n_groups == n:
-        return Repeats(0, 0.0)
+        return Repeats(0, 0.0, n)
     sizes = np.bincount(groups)
     within = 0.0
     for y in data.Y.T:
         mean = np.bincount(groups, y) / sizes
         within += float(((y - mean[groups]) ** 2).sum()) / data.Y.shape[1]
     known = float((data.alpha * (1 - 1 / sizes[groups])).sum())
-    return Repeats(n - n_groups, max(0.0, within - known))
+    return Repeats(n - n_groups, max(0.0, within - known), n)
 
 
 def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -73,7 +83,7 @@ def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
 def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
     """The kernel whose noise is at least what repeated rows speak of."""
     noise = kernel.noise
-    if repeats.n_repeated < FEWEST_REPEATS or isinstance(noise.variance_bounds, str):
+    if not repeats.tell_noise or isinstance(noise.variance_bounds, str):
         return kernel
     low, high = noise.variance_bounds
     low = min(max(low, repeats.noise_floor), high)
