@@ -10,8 +10,8 @@ from manygp.arrays import Array
 from manygp.gp.likelihood import TrainingData
 from manygp.kernels.base import NoisyKernel, White
 
-# Fewer repeated rows, or a smaller share of all rows, tell too little: where they agree, the rule of
-# succession would claim noise that is not there.
+# Fewer repeated rows, or a smaller share of all rows, tell too little: where they agree, the rule
+# of succession would claim noise that is not there.
 FEWEST_REPEATS = 30
 SMALLEST_SHARE = 0.05
 
