@@ -18,6 +18,7 @@ FLOORS = [
     ("scaling", "metrics", "validation", "rules"),
     ("kernels",),
     ("gp",),
+    ("trend",),
     ("committee",),
     ("findings", "distribution"),
     ("settings",),

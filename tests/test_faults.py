@@ -478,7 +478,7 @@ def test_35_length_scales_for_other_columns_are_refused_before_any_work(library,
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_36_far_from_all_data_weights_are_uniform_and_the_prior_remains(weighting):
-    rules = {"weighting": weighting, "calibration": "none", "prior_mean": "zero"}
+    rules = {"weighting": weighting, "calibration": "none", "trend": "none"}
     fitted = model(kernel=FIXED, normalize_y=False, **rules).fit(X, y)
     far = np.array([[1e6, -1e6], [1e90, 0.0]])
     weights = normalise(WEIGHTINGS[weighting](fitted.predict_experts(far)))

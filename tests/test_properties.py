@@ -256,7 +256,7 @@ def parameters(d):
             "aggregation": some(list(AGGREGATIONS)),
             "hyperparameters": some(["auto", *SHRINKAGES]),
             "routing": some(["auto", None, 1, 2, 50, 0.1, 0.999]),
-            "prior_mean": some([None, "zero", "constant"]),
+            "trend": some(["auto", "none", "constant", "linear"]),
             "normalize_X": some([None, True, False]),
             "normalize_y": st.booleans(),
             "n_restarts_optimizer": some([0, 1]),

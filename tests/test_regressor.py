@@ -190,7 +190,7 @@ def test_labels_are_those_of_the_paper():
         # Experts know their own rows, have their own hyperparameters and are all asked.
         got = ManyGPRegressor.from_label(label).get_params()
         assert (got["overlap"], got["routing"]) == (0, None)
-        assert (got["hyperparameters"], got["prior_mean"]) == ("independent", "constant")
+        assert (got["hyperparameters"], got["trend"]) == ("independent", "constant")
 
 
 def test_an_unknown_label_lists_the_known_ones():

@@ -21,7 +21,7 @@ from manygp.rules.aggregation import AGGREGATIONS
 from manygp.rules.calibration import CALIBRATIONS, Information
 from manygp.rules.partition import PARTITIONS
 from manygp.rules.weighting import WEIGHTINGS, Softmax
-from manygp.settings import PRIOR_MEANS, SHRINKAGES
+from manygp.settings import SHRINKAGES, TRENDS
 from models import (
     CHOSEN,
     FIXED,
@@ -76,7 +76,7 @@ CHANGES = {
     "aggregation": "rbcm",
     "hyperparameters": "shared",
     "routing": 3,
-    "prior_mean": "zero",
+    "trend": "none",
     "alpha": 0.25,
     "normalize_X": False,
     "normalize_y": False,
@@ -194,7 +194,7 @@ def test_predictions_survive_a_round_trip_bit_for_bit(round_trip, label, tmp_pat
 def test_rules_set_after_fit_equal_a_fresh_fit_with_them(weighting, calibration, aggregation):
     rules = {"weighting": weighting, "calibration": calibration, "aggregation": aggregation}
     # Every aggregation can be asked of one kernel and one prior mean.
-    settings = {"kernel": FIXED, "hyperparameters": "shared", "prior_mean": "zero"}
+    settings = {"kernel": FIXED, "hyperparameters": "shared", "trend": "none"}
     changed = model(**settings).fit(X, y)
     experts = changed.experts_
     changed.set_params(**rules)
@@ -353,7 +353,7 @@ RULES = {
     "calibration": CALIBRATIONS,
     "aggregation": AGGREGATIONS,
     "hyperparameters": SHRINKAGES,
-    "prior_mean": PRIOR_MEANS,
+    "trend": TRENDS,
 }
 
 

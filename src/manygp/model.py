@@ -214,7 +214,7 @@ class FittedModel:
         Without `most` all rows; else a random sample of at most that number. Several targets
         stand one after the other.
         """
-        Y = self.committee.training_data().Y
+        Y = self.committee.training_data().targets
         rows = _sample(len(Y), len(Y) if most is None else most)
         if self.honest is not None and self.rules == self.chosen:
             mean = self._in_units(self.honest[:-1, rows])
@@ -268,8 +268,8 @@ class FittedModel:
         if self.n_targets > 1:
             raise ValueError("predict_experts is for models of one target")
         square, undo = self._squared_scale()[0], self.y_scaling.undo
-        mean, variance, prior = self.committee.map_blocks(
-            lambda records: records[0][:3], Query(Z), self.settings.n_jobs
+        mean, variance, prior, prior_mean = self.committee.map_blocks(
+            _experts_alone, Query(Z), self.settings.n_jobs
         )
         experts = self.committee.experts * self.committee.layout.copies
         return ExpertPredictions(
@@ -277,7 +277,7 @@ class FittedModel:
             variance * square,
             prior * square,
             np.array([[expert.noise_variance] for expert in experts]) * square,
-            undo(np.array([expert.mean for expert in experts])),
+            undo(prior_mean[..., None])[..., 0],
         )
 
     def calibration_ratio(self, X: Array) -> Array:
@@ -289,7 +289,7 @@ class FittedModel:
     def training_rows(self) -> tuple[Array, Array]:
         """Inputs (n, d) and targets (n, t) of the training rows."""
         data = self.committee.training_data()
-        return self.x_scaling.undo(data.X), self.y_scaling.undo(data.Y)
+        return self.x_scaling.undo(data.X), self.y_scaling.undo(data.targets)
 
     def _scaled(self, X: Array) -> Array:
         """Rows in the units of the kernel."""
@@ -334,7 +334,7 @@ class FittedModel:
         """Sorted |y - mean| / std of training rows that were left out: (t, m)."""
         if self.conformity is not None and self.rules == self.chosen:
             return self.conformity
-        Y = self.committee.training_data().Y
+        Y = self.committee.training_data().targets
         rows = _sample(len(Y), CONFORMITY_ROWS)
         query = self._left_out(rows)
         mean, variance, noise = self._distribution(query)
@@ -354,7 +354,8 @@ class FittedModel:
             seats = np.arange(len(committee))[:, None]
         else:
             seats = committee.layout.nearest(Z, k).T
-        cov = between_rows(committee.experts, Z, seats, weights, variance)
+        terms = None if committee.trend is None else committee.trend.model.at(Z).basis
+        cov = between_rows(committee.experts, Z, seats, weights, variance, terms)
         if not latent:
             np.einsum("ii->i", cov)[:] += noise
         return mean, cov
@@ -391,6 +392,12 @@ class FittedModel:
                 "floating point; rescale y, or predict rows nearer to the training rows"
             )
         return _squeeze(found)
+
+
+def _experts_alone(records: list[ExpertPredictions]) -> tuple[Array, Array, Array, Array]:
+    """Mean, variance, prior variance and prior mean of each expert: (M, N)."""
+    first = records[0]
+    return *first[:3], np.broadcast_to(first.prior_mean, first.mean.shape)
 
 
 def _sample(n: int, most: int) -> IndexArray:

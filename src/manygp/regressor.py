@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from os import PathLike
 from time import perf_counter
@@ -28,7 +29,7 @@ from manygp.model import FittedModel
 from manygp.rules.labels import LABELS
 from manygp.rules.records import ExpertPredictions
 from manygp.runtime import progress
-from manygp.settings import RULE_PARAMETERS, Settings
+from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.training.checkpoint import Checkpoint, identity_of
 from manygp.training.fitting import Run
 from manygp.training.pipeline import prepare, train
@@ -83,10 +84,16 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         The number of experts that are queried about a row, those with the nearest centres; None
         for all. A number below 1 is a tolerance: as many as leave less than that share of the
         weight to all others.
+    trend : {"auto", "none", "constant", "linear", "additive", "boosted"} or regressor, \
+            default="auto"
+        What holds everywhere, under the experts: nothing, a constant for each expert, lines,
+        splines of the columns and products of pairs of them, boosted trees, or any regressor of
+        scikit-learn's kind, which is given scaled rows. "auto" chooses by rows that are left
+        out. A model of one expert, one with a kernel of your own, or with an aggregation that
+        models what experts have in common, has none unless it is asked for; "auto" is then
+        "constant" where there are several experts, and else "none".
     prior_mean : {"zero", "constant"}, default=None
-        Prior mean of the (normalised) target: 0, or a constant fitted by each expert. By
-        default a constant, but 0 for a model of one expert, which then is scikit-learn's, and
-        for an aggregation that models what experts have in common, as "grbcm" and "nested" do.
+        The former name of `trend`: "none" and "constant". It will be removed in version 0.4.
     alpha : float or array-like of shape (n,), default=0.0
         Known noise variance of the training targets, in the square of their units, on top of
         the kernel's White. It counts whenever one of these rows is left out. As in scikit-learn
@@ -170,6 +177,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         aggregation: Any = "gpoe",
         hyperparameters: Any = "auto",
         routing: Any = "auto",
+        trend: Any = "auto",
         prior_mean: str | None = None,
         alpha: Any = 0.0,
         normalize_X: bool | None = None,
@@ -190,6 +198,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         self.aggregation = aggregation
         self.hyperparameters = hyperparameters
         self.routing = routing
+        self.trend = trend
         self.prior_mean = prior_mean
         self.alpha = alpha
         self.normalize_X = normalize_X
@@ -249,6 +258,14 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, alpha: Any, folder: str | PathLike[str] | None) -> Self:
         settings, begin = self._settings(), perf_counter()
+        if self.prior_mean is not None:
+            new = PRIOR_MEANS[self.prior_mean]
+            warnings.warn(
+                f"prior_mean={self.prior_mean!r} will be removed in version 0.4: set "
+                f"trend={new!r}",
+                FutureWarning,
+                stacklevel=3,
+            )
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         X, Y = self._training_rows(X, y)
         prepared = prepare(settings, X, Y, self._columns())

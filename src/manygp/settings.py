@@ -32,8 +32,9 @@ OVERLAP_LADDER = (0.0, 1.0, 2.0, 4.0)
 NEAREST_LADDER = (1, 2, 4, 8)
 # Strengths of the information ratio that "auto" chooses from.
 STRENGTHS = (0.0, 0.5, 1.0)
-# Whether the prior mean of an expert is a fitted constant.
-PRIOR_MEANS: dict[Any, bool] = {"zero": False, "constant": True}
+# Trends by name, and what the former parameter prior_mean has called two of them.
+TRENDS = ("auto", "none", "constant", "linear", "additive", "boosted")
+PRIOR_MEANS: dict[Any, str] = {"zero": "none", "constant": "constant"}
 # The parameters that `predict` reads: they may change after `fit`.
 RULE_PARAMETERS = ("calibration", "weighting", "temperature", "aggregation", "routing")
 
@@ -112,6 +113,7 @@ class Settings:
     aggregation: Any = "gpoe"
     hyperparameters: Any = "auto"
     routing: Any = "auto"
+    trend: Any = "auto"
     prior_mean: str | None = None
     alpha: Any = 0.0
     normalize_X: bool | None = None
@@ -127,6 +129,14 @@ class Settings:
         if self.prior_mean not in (None, *PRIOR_MEANS):
             known = ", ".join(PRIOR_MEANS)
             raise ValueError(f"prior_mean must be one of None, {known}, not {self.prior_mean!r}")
+        if self.prior_mean is not None and self.trend != "auto":
+            raise ValueError("prior_mean is what trend was called before: set trend alone")
+        known_name = isinstance(self.trend, str) and self.trend in TRENDS
+        regressor = not isinstance(self.trend, type) and hasattr(self.trend, "predict")
+        if not (known_name or (regressor and hasattr(self.trend, "fit"))):
+            raise ValueError(
+                f"trend must be one of {', '.join(TRENDS)} or a regressor, not {self.trend!r}"
+            )
         check_integer("points_per_expert", self.points_per_expert, 1)
         check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
         if self.time_budget is not None:
@@ -171,7 +181,26 @@ class Settings:
     def constant_mean(self, *, several: bool) -> bool:
         """Whether experts fit a constant prior mean: by default where there are several."""
         default = several and not self.search_space.needs.dependence
-        return PRIOR_MEANS.get(self.prior_mean, default)
+        return {"none": False, "constant": True}.get(self._named_trend, default)
+
+    @property
+    def _named_trend(self) -> str:
+        """The trend by its name, and nothing for a regressor."""
+        trend = PRIOR_MEANS.get(self.prior_mean, self.trend)
+        return trend if isinstance(trend, str) else ""
+
+    def trend_to_find(self, *, several: bool) -> Any:
+        """The trend as it is to be fitted: a constant if the experts see to it.
+
+        "auto" chooses where experts share a kernel, the default one: a kernel of the user's own
+        is believed, and so is one for each expert. What experts have in common an aggregation
+        may model itself.
+        """
+        space = self.search_space
+        if self._named_trend != "auto":
+            return self._named_trend or self.trend
+        free = space.standard and space.recalibrate and not space.needs.dependence
+        return "auto" if several and free and space.shrinkages[0] != 0.0 else "constant"
 
     @cached_property
     def search_space(self) -> SearchSpace:

@@ -37,7 +37,7 @@ SETTINGS = {
     "calibration": "none",
     "hyperparameters": "shared",
     "routing": None,
-    "prior_mean": "zero",
+    "trend": "none",
     "normalize_y": False,
 }
 model = partial(choosing, **SETTINGS)
@@ -180,9 +180,9 @@ def test_nested_needs_the_covariances_of_the_means():
 # Generalised robust Bayesian committee machine
 
 
-@pytest.mark.parametrize("prior_mean", ["zero", None])
-def test_grbcm_of_one_expert_is_that_expert(prior_mean):
-    fitted = model(aggregation="grbcm", points_per_expert=60, prior_mean=prior_mean).fit(X, y)
+@pytest.mark.parametrize("trend", ["none", "auto"])
+def test_grbcm_of_one_expert_is_that_expert(trend):
+    fitted = model(aggregation="grbcm", points_per_expert=60, trend=trend).fit(X, y)
     assert len(fitted.experts_) == 1
     assert_allclose(latent(fitted), global_gp(), rtol=1e-8, atol=1e-8)
 
@@ -304,10 +304,10 @@ def test_calibration_and_weighting_have_no_part_in_it(aggregation, routing):
 
 @BOTH
 def test_the_prior_mean_is_zero_unless_it_is_asked_for(aggregation):
-    plain = model(aggregation=aggregation, prior_mean=None).fit(X, y)
+    plain = model(aggregation=aggregation, trend="auto").fit(X, y)
     assert all(expert.mean == 0 for expert in plain.experts_)
     assert_array_equal(latent(plain), latent(model(aggregation=aggregation).fit(X, y)))
-    constant = model(aggregation=aggregation, prior_mean="constant").fit(X, y)
+    constant = model(aggregation=aggregation, trend="constant").fit(X, y)
     assert all(expert.mean != 0 for expert in constant.experts_)
 
 

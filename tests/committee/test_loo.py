@@ -32,7 +32,7 @@ SETTINGS = {
     "calibration": "information",
     "hyperparameters": "shared",
     "routing": None,
-    "prior_mean": "zero",
+    "trend": "none",
 }
 model = partial(choosing, **SETTINGS)
 AGGREGATIONS = ["gpoe", "rbcm", "nested", "grbcm"]
@@ -104,10 +104,10 @@ def assert_leaves_out(fitted):
 
 
 @pytest.mark.parametrize("overlap", [0, 1.5])
-@pytest.mark.parametrize("prior_mean", ["zero", "constant"])
+@pytest.mark.parametrize("trend", ["none", "constant"])
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
-def test_leave_one_out_equals_experts_built_without_the_row(aggregation, prior_mean, overlap):
-    fitted = model(aggregation=aggregation, prior_mean=prior_mean, overlap=overlap).fit(X, y)
+def test_leave_one_out_equals_experts_built_without_the_row(aggregation, trend, overlap):
+    fitted = model(aggregation=aggregation, trend=trend, overlap=overlap).fit(X, y)
     knows = np.mean([len(expert.rows) for expert in fitted.experts_])
     assert (knows > 8) == (overlap > 0 or aggregation == "grbcm")
     assert_leaves_out(fitted)
@@ -121,10 +121,10 @@ def test_leave_one_out_of_routed_experts_that_know_their_noise(aggregation, rout
     assert_leaves_out(fitted)
 
 
-@pytest.mark.parametrize("prior_mean", ["zero", "constant"])
+@pytest.mark.parametrize("trend", ["none", "constant"])
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
-def test_leave_one_out_of_two_targets(aggregation, prior_mean):
-    settings = {"aggregation": aggregation, "prior_mean": prior_mean, "overlap": 1, "routing": 3}
+def test_leave_one_out_of_two_targets(aggregation, trend):
+    settings = {"aggregation": aggregation, "trend": trend, "overlap": 1, "routing": 3}
     fitted = model(**settings).fit(X, TWO)
     mean, std = fitted.loo_predict()
     assert mean.shape == std.shape == (48, 2)
@@ -134,10 +134,10 @@ def test_leave_one_out_of_two_targets(aggregation, prior_mean):
         assert_allclose((mean[:, t], std[:, t]), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("prior_mean", ["zero", "constant"])
+@pytest.mark.parametrize("trend", ["none", "constant"])
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
-def test_leave_one_out_of_a_single_expert(aggregation, prior_mean):
-    settings = {"aggregation": aggregation, "prior_mean": prior_mean, "points_per_expert": 48}
+def test_leave_one_out_of_a_single_expert(aggregation, trend):
+    settings = {"aggregation": aggregation, "trend": trend, "points_per_expert": 48}
     fitted = model(**settings, alpha=NOISES).fit(X, y)
     assert len(fitted.experts_) == 1
     assert_leaves_out(fitted)
@@ -153,7 +153,7 @@ def test_leave_one_out_of_the_model_that_chooses_for_itself(kernel):
 @pytest.mark.parametrize("hyperparameters", ["independent", "hierarchical"])
 def test_leave_one_out_of_experts_with_kernels_of_their_own(hyperparameters):
     settings = {"kernel": None, "hyperparameters": hyperparameters, "points_per_expert": 16}
-    fitted = model(**settings, overlap=0.5, prior_mean="constant").fit(X, y)
+    fitted = model(**settings, overlap=0.5, trend="constant").fit(X, y)
     assert len({expert.kernel for expert in fitted.experts_}) == 3
     assert_leaves_out(fitted)
 
@@ -199,10 +199,10 @@ def test_an_equal_row_still_informs(points_per_expert):
     assert np.all(np.abs(mean[[48, 49]] - targets[[0, 1]]) < 0.2)
 
 
-@pytest.mark.parametrize("prior_mean", ["zero", "constant"])
+@pytest.mark.parametrize("trend", ["none", "constant"])
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
-def test_a_row_does_not_know_its_own_target(aggregation, prior_mean):
-    settings = {"aggregation": aggregation, "prior_mean": prior_mean, "normalize_y": False}
+def test_a_row_does_not_know_its_own_target(aggregation, trend):
+    settings = {"aggregation": aggregation, "trend": trend, "normalize_y": False}
     targets = y[:20] - 3
     changed = targets + 5.0 * (np.arange(20) == 7)
     for points_per_expert in (1, 5, 20):
@@ -212,9 +212,9 @@ def test_a_row_does_not_know_its_own_target(aggregation, prior_mean):
         assert not np.allclose(after[0], before[0])  # but others know it
 
 
-@pytest.mark.parametrize("prior_mean", ["zero", "constant"])
-def test_an_expert_of_one_row_falls_back_to_its_prior(prior_mean):
-    fitted = model(points_per_expert=1, routing=1, prior_mean=prior_mean).fit(X, y)
+@pytest.mark.parametrize("trend", ["none", "constant"])
+def test_an_expert_of_one_row_falls_back_to_its_prior(trend):
+    fitted = model(points_per_expert=1, routing=1, trend=trend).fit(X, y)
     mean, std = fitted.loo_predict(latent=True)
     assert_allclose(mean, y.mean(), rtol=1e-12)
     assert_allclose(std, y.std(), rtol=1e-12)  # the signal variance is 1

@@ -364,7 +364,7 @@ def test_choices_of_a_fitted_model_are_those_of_its_report():
 
 def few_rows(**parameters):
     x = np.linspace(0, 1, 40)[:, None]
-    model = ManyGPRegressor(random_state=0, prior_mean="zero", **parameters)
+    model = ManyGPRegressor(random_state=0, trend="none", **parameters)
     return model.fit(x, np.sin(9 * x[:, 0]) + np.random.default_rng(0).normal(0, 0.1, 40))
 
 

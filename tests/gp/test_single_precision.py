@@ -243,7 +243,7 @@ def test_the_likelihood_is_that_of_double_precision(pair):
     for one, two in zip(single.experts_, double.experts_, strict=True):
         expected = two.log_marginal_likelihood
         assert one.log_marginal_likelihood == pytest.approx(expected, rel=1e-6)
-    own = in_both(overlap=1, prior_mean="zero", alpha=np.linspace(0.1, 0.2, 420))
+    own = in_both(overlap=1, trend="none", alpha=np.linspace(0.1, 0.2, 420))
     for one, two in zip(own[0].experts_, own[1].experts_, strict=True):
         expected = two.log_marginal_likelihood
         assert one.log_marginal_likelihood == pytest.approx(expected, rel=1e-6)

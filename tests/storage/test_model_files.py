@@ -119,7 +119,7 @@ SETTINGS = {
     "noise of each row": {"alpha": np.linspace(0.001, 0.02, 90), **SHARED},
     "noise in a list": {"alpha": [0.01] * 50 + [0.02] * 40, **SHARED},
     "no scaling": {"normalize_X": False, "normalize_y": False, **SHARED},
-    "zero mean": {"prior_mean": "zero", **SHARED},
+    "zero mean": {"trend": "none", **SHARED},
     "a budget": {"time_budget": 60.0, **SHARED},
     "a single expert": {"points_per_expert": 100},
     "a seed of NumPy": {"random_state": np.int64(3), **SHARED},

@@ -12,11 +12,19 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.covariance import between_experts
 from manygp.committee.layout import Layout
-from manygp.gp.expert import Expert, condition, leave_one_out, places, predict_expert
+from manygp.gp.expert import (
+    Expert,
+    Prediction,
+    condition,
+    leave_one_out,
+    places,
+    predict_expert,
+)
 from manygp.gp.likelihood import KernelFit, TrainingData
+from manygp.gp.trend import Trend, TrendAt
 from manygp.kernels.base import Workspace
 from manygp.kernels.catalogue import TILE
-from manygp.rules.records import ExpertPredictions, Gaussian
+from manygp.rules.records import ExpertPredictions, Gaussian, Outside
 from manygp.runtime.parallel import thread_map
 
 # Rows that one expert predicts at a time.
@@ -24,6 +32,8 @@ CHUNK_ROWS = 512
 # Numbers in the arrays of one block of rows, and rows of a block, at most.
 BLOCK_NUMBERS = 2**21
 BLOCK_ROWS = 2**18
+# Numbers that a trend needs for a row, about.
+TREND_NUMBERS = 2**9
 # From this number of rows on a single expert is faster with all of BLAS's threads than with one.
 MANY_ROWS = 1000
 
@@ -67,11 +77,14 @@ class Committee:
     layout : Layout
     communication : Expert or None
         An expert on rows that all others know too.
+    trend : Trend or None
+        What lies under the experts, who have learned what it leaves.
     """
 
     experts: tuple[Expert, ...]
     layout: Layout
     communication: Expert | None = None
+    trend: Trend | None = None
 
     def __len__(self) -> int:
         """The number of experts, copies included."""
@@ -98,7 +111,7 @@ class Committee:
             X[expert.indices] = expert.X[own]
             Y[expert.indices] = expert.Y[own]
             alpha[expert.indices] = expert.alpha[own]
-        return TrainingData(X, Y, alpha, first.constant_mean)
+        return TrainingData(X, Y, alpha, first.constant_mean, self.trend)
 
     def map_blocks(
         self,
@@ -120,6 +133,8 @@ class Committee:
         """
         width = len(self) if query.nearest is None else query.nearest
         width *= len(self) if query.covariances else 1
+        if self.trend is not None:
+            width = max(width, TREND_NUMBERS)
         size = int(np.clip(BLOCK_NUMBERS // width // TILE * TILE, TILE, BLOCK_ROWS))
         results: list[tuple[Array, ...]] = []
         with thread_map(n_jobs) as parallel_map:
@@ -153,7 +168,8 @@ class Committee:
         seats = np.arange(len(self.experts))[:, None] if near is None else near.T
         variance, prior_variance = np.empty((2, len(seats), n if query.variances else 0))
         prior_mean = np.array([expert.mean for expert in self.experts])[seats]
-        if query.left_out is not None:  # the mean of an expert changes with its rows
+        asked = self._asked(query)
+        if asked.left_out is not None or asked.at is not None:  # it changes with the rows
             prior_mean = np.array(np.broadcast_to(prior_mean, (len(seats), n, n_targets)))
         mean = np.empty((n_targets, len(seats), n))
         found = _Arrays(mean, variance, prior_variance, prior_mean)
@@ -161,11 +177,7 @@ class Committee:
 
         def predict(task: Task) -> None:
             expert, seat, rows = task
-            left_out = None if query.left_out is None else query.left_out[rows]
-            predictions = _predictions(
-                expert, query.X[rows], left_out, scratch.work, with_variance=query.variances
-            )
-            found.fill(seat, rows, predictions, with_prior_mean=left_out is not None)
+            found.fill(seat, rows, self._answer(expert, asked.some(rows), scratch.work))
 
         for _ in parallel_map(predict, self._tasks(near, n)):
             pass
@@ -176,7 +188,7 @@ class Committee:
             covariance = between_experts(
                 self.experts, query.X, everyone, query.left_out, parallel_map
             )
-        central = self._communicated(query)
+        central, outside = self._communicated(asked), self._outside(asked)
         return [
             ExpertPredictions(
                 mean[t],
@@ -186,18 +198,35 @@ class Committee:
                 prior_mean[..., t],
                 covariance,
                 central[t],
+                outside,
             )
             for t in range(n_targets)
         ]
 
-    def _communicated(self, query: Query) -> list[Gaussian | None]:
+    def _asked(self, query: Query) -> _Asked:
+        """The rows of a query, and what the trend says about them."""
+        at = None if self.trend is None else self.trend.model.at(query.X)
+        return _Asked(query.X, query.left_out, at, query.variances)
+
+    def _answer(self, expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
+        """The prediction of one expert, with the trend under it."""
+        found = _prediction(expert, asked, work)
+        if self.trend is None or asked.at is None:
+            return found
+        return found.on(self.trend, asked.at, asked.left_out)
+
+    def _outside(self, asked: _Asked) -> Outside | None:
+        """Where the rows are, if there is a trend."""
+        if self.trend is None or asked.at is None:
+            return None
+        return Outside(self.trend.model.explained, asked.at.beyond)
+
+    def _communicated(self, asked: _Asked) -> list[Gaussian | None]:
         """The prediction of the communication expert for each target, if there is one."""
-        if self.communication is None or not query.variances:
+        if self.communication is None or not asked.with_variance:
             return [None] * self.experts[0].Y.shape[1]
-        mean, variance, _, _ = _predictions(
-            self.communication, query.X, query.left_out, Workspace(), with_variance=True
-        )
-        return [Gaussian(one, variance) for one in mean.T]
+        found = self._answer(self.communication, asked, Workspace())
+        return [Gaussian(one, found.variance) for one in found.mean.T]
 
     def _tasks(self, near: IndexArray | None, n: int) -> Iterator[Task]:
         """Each expert with its place in the record and rows, so that it is visited once.
@@ -226,17 +255,33 @@ class _Arrays(NamedTuple):
     prior_variance: Array  # (K, N)
     prior_mean: Array  # (K, N, t) or (M, 1, t)
 
-    def fill(
-        self, seat: Any, rows: IndexArray, predictions: tuple[Array, ...], *, with_prior_mean: bool
-    ) -> None:
-        """Enter the predictions of one expert."""
-        mean, variance, prior_variance, prior_mean = predictions
-        self.mean[:, seat, rows] = mean.T
+    def fill(self, seat: Any, rows: IndexArray, prediction: Prediction) -> None:
+        """Enter the prediction of one expert."""
+        self.mean[:, seat, rows] = prediction.mean.T
         if self.variance.shape[1]:
-            self.variance[seat, rows] = variance
-            self.prior_variance[seat, rows] = prior_variance
-        if with_prior_mean:
-            self.prior_mean[seat, rows] = prior_mean
+            self.variance[seat, rows] = prediction.variance
+            self.prior_variance[seat, rows] = prediction.prior_variance
+        if self.prior_mean.shape[1] == self.mean.shape[2]:
+            self.prior_mean[seat, rows] = prediction.prior_mean
+
+
+class _Asked(NamedTuple):
+    """Rows X (N, d) that one expert is queried about.
+
+    `left_out` (N,) are these rows among the training rows, if the expert shall not know them;
+    `at` is what the trend says about them, if there is one.
+    """
+
+    X: Array
+    left_out: IndexArray | None
+    at: TrendAt | None
+    with_variance: bool
+
+    def some(self, rows: IndexArray) -> _Asked:
+        """Some of the rows."""
+        left_out = None if self.left_out is None else self.left_out[rows]
+        at = None if self.at is None else self.at.some(rows)
+        return _Asked(self.X[rows], left_out, at, self.with_variance)
 
 
 class _Scratch(threading.local):
@@ -246,31 +291,35 @@ class _Scratch(threading.local):
         self.work = Workspace()
 
 
-def _predictions(
-    expert: Expert, X: Array, left_out: IndexArray | None, work: Workspace, *, with_variance: bool
-) -> tuple[Array, ...]:
-    """Mean (N, t), variance, prior variance (N,), prior mean (N, t) of one expert.
+def _prediction(expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
+    """What one expert predicts, without the trend.
 
     It predicts training rows that are to be left out as if it did not know them. The others are
     filled up to whole tiles, so that the digits of one do not depend on others.
     """
-    if left_out is not None:
-        known = places(expert, left_out)
+    if asked.left_out is not None:
+        known = places(expert, asked.left_out)
         inside, outside = np.flatnonzero(known >= 0), np.flatnonzero(known < 0)
         own = leave_one_out(expert, known[inside])
         if len(outside) == 0:
             return own
-        others = _predictions(expert, X[outside], None, work, with_variance=True)
+        others = _prediction(expert, asked.some(outside)._replace(left_out=None), work)
         order = np.argsort(np.concatenate([inside, outside]))
-        return tuple(np.concatenate(pair)[order] for pair in zip(own, others, strict=True))
-    n = len(X)
-    filled = X[np.minimum(np.arange(n + -n % TILE), n - 1)]
+        return Prediction.joined([own, others]).some(order)
+    n = len(asked.X)
+    filled = asked.some(np.minimum(np.arange(n + -n % TILE), n - 1))
+    terms = None if filled.at is None else filled.at.basis
     chunks = [
-        predict_expert(expert, filled[i : i + CHUNK_ROWS], work, with_variance=with_variance)
-        for i in range(0, len(filled), CHUNK_ROWS)
+        predict_expert(
+            expert,
+            filled.X[i : i + CHUNK_ROWS],
+            work,
+            with_variance=asked.with_variance,
+            terms=None if terms is None else terms[i : i + CHUNK_ROWS],
+        )
+        for i in range(0, len(filled.X), CHUNK_ROWS)
     ]
-    found = tuple(np.concatenate(column)[:n] for column in zip(*chunks, strict=True))
-    return *found, np.broadcast_to(expert.mean, found[0].shape)
+    return Prediction.joined(chunks).some(slice(n))
 
 
 def assemble(
@@ -306,4 +355,4 @@ def assemble(
     if communication is not None:
         rows, fit = communication
         common = condition(data, rows, rows[:0], fit)
-    return Committee(experts, layout, common)
+    return Committee(experts, layout, common, data.trend)

@@ -75,7 +75,12 @@ def between_experts(
 
 
 def between_rows(
-    experts: Sequence[Expert], X: Array, seats: IndexArray, weights: Array, variance: Array
+    experts: Sequence[Expert],
+    X: Array,
+    seats: IndexArray,
+    weights: Array,
+    variance: Array,
+    terms: Array | None = None,
 ) -> Array:
     """Latent covariance of the rows of X, with the aggregated variances on its diagonal: (N, N).
 
@@ -92,6 +97,8 @@ def between_rows(
     weights : ndarray of shape (K, N)
         Their weights, which sum to one over the experts.
     variance : ndarray of shape (N,)
+    terms : ndarray of shape (N, r), optional
+        Those of a trend under the experts.
     """
     n = len(X)
     total = np.zeros((n, n))
@@ -105,7 +112,8 @@ def between_rows(
             rows = np.flatnonzero(share)
             if len(rows) == 0:
                 continue
-            covariance = posterior_covariance(experts[m], X[rows])
+            own = None if terms is None else terms[rows]
+            covariance = posterior_covariance(experts[m], X[rows], own)
             factor = np.sqrt(share[rows] / np.einsum("ii->i", covariance))
             covariance *= factor
             covariance *= factor[:, None]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from manygp.arrays import Array, IndexArray, read_only
 from manygp.gp import linalg
-from manygp.gp.likelihood import KernelFit, Likelihood, NotPositiveDefiniteError, TrainingData
+from manygp.gp.likelihood import (
+    KernelFit,
+    Likelihood,
+    NotPositiveDefiniteError,
+    Terms,
+    TrainingData,
+)
+from manygp.gp.trend import Trend, TrendAt
 from manygp.kernels.base import NoisyKernel, Workspace
 
 # Rounding may leave a posterior variance at or below zero; relative to the prior variance.
@@ -48,6 +56,8 @@ class Expert:
         Whether `mean` was estimated; else it is 0.
     whitener, coefficients : ndarrays of shape (n', n'), (n', t)
         See `Posterior`. The whitener is in single precision where that is enough.
+    terms : Terms or None
+        How it explains the terms of a trend, if there is one.
     """
 
     indices: IndexArray
@@ -62,6 +72,7 @@ class Expert:
     constant_mean: bool
     whitener: Array
     coefficients: Array
+    terms: Terms | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():  # pickle forgets that arrays are read-only
@@ -134,6 +145,7 @@ def condition(
         data.constant_mean,
         read_only(whitener),
         read_only(posterior.coefficients),
+        posterior.terms,
     )
 
 
@@ -156,12 +168,63 @@ def _single_will_do(
     return bool(np.all(noise - noise**2 * precision >= least))
 
 
-def predict_expert(
-    expert: Expert, X: Array, work: Workspace, *, with_variance: bool
-) -> tuple[Array, Array, Array]:
-    """Posterior mean (N, t), latent variance (N,) and prior variance (N,) at the rows of X.
+class Prediction(NamedTuple):
+    """What an expert predicts for N rows, without the trend.
 
-    Without variance the last two are empty, and nothing of order n^2 is computed.
+    Attributes
+    ----------
+    mean : ndarray of shape (N, t)
+    variance, prior_variance : ndarrays of shape (N,)
+        Of the latent function; empty if they are not needed.
+    prior_mean : ndarray of shape (N, t)
+    unexplained : ndarray of shape (N, r), or None
+        What it leaves of the trend's terms.
+    """
+
+    mean: Array
+    variance: Array
+    prior_variance: Array
+    prior_mean: Array
+    unexplained: Array | None = None
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Prediction]) -> Prediction:
+        """The predictions of several sets of rows as one."""
+        columns = zip(*pieces, strict=True)
+        joined: Any = [None if one[0] is None else np.concatenate(one) for one in columns]
+        return cls(*joined)
+
+    def some(self, rows: Any) -> Prediction:
+        """The prediction of some of the rows."""
+        columns: Any = self
+        return Prediction(*(one if one is None or not len(one) else one[rows] for one in columns))
+
+    def on(self, trend: Trend, at: TrendAt, left_out: IndexArray | None) -> Prediction:
+        """The same with the trend, which says `at` about these rows, under it.
+
+        `left_out` (N,) are these rows among the training rows, if the trend shall not know them.
+        """
+        mean, whole = at.mean, at.whole_variance()
+        own = whole
+        if self.unexplained is not None:
+            own = at.spread + np.einsum("ij,ij->i", self.unexplained, self.unexplained)
+        if left_out is not None:
+            shift, growth = trend.left_out(left_out, self.unexplained)
+            mean, own, whole = mean + shift, own + growth, whole + growth
+        return Prediction(
+            self.mean + mean,
+            self.variance + own if len(self.variance) else self.variance,
+            self.prior_variance + whole if len(self.variance) else self.prior_variance,
+            self.prior_mean + mean,
+        )
+
+
+def predict_expert(
+    expert: Expert, X: Array, work: Workspace, *, with_variance: bool, terms: Array | None = None
+) -> Prediction:
+    """The posterior at the rows of X (N, d), where the trend has the terms (N, r).
+
+    Without variance nothing of order n^2 is computed.
     """
     work.reset((len(X), len(expert.whitener)))
     signal = expert.kernel.signal
@@ -170,21 +233,27 @@ def predict_expert(
         k = np.array(np.broadcast_to(k, work.shape))
     # Not k @ coefficients, whose digits depend on the number of rows.
     mean = np.einsum("ij,jt->it", k, expert.coefficients) + expert.mean
+    prior_mean = np.broadcast_to(expert.mean, mean.shape)
     if not with_variance:
-        return mean, np.empty(0), np.empty(0)
+        return Prediction(mean, np.empty(0), np.empty(0), prior_mean)
+    unexplained = None
+    if expert.terms is not None and terms is not None:
+        explained = linalg.multiply_tiles(k, expert.terms.coefficients)
+        unexplained = terms - explained - expert.terms.mean
     prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
     v = _whiten(expert, k).T
     variance = prior - np.einsum("ij,ij->i", v, v, dtype=float)
-    return mean, np.maximum(variance, SMALLEST_VARIANCE * prior), prior
+    variance = np.maximum(variance, SMALLEST_VARIANCE * prior)
+    return Prediction(mean, variance, prior, prior_mean, unexplained)
 
 
-def leave_one_out(expert: Expert, positions: IndexArray) -> tuple[Array, Array, Array, Array]:
-    """Mean (N, t), latent variance, prior variance (N,), prior mean (N, t): its rows left out.
+def leave_one_out(expert: Expert, positions: IndexArray) -> Prediction:
+    """The posterior at rows that the expert knows, each left out.
 
     The prediction of the expert without that row, with the same hyperparameters, is
     y_i - (K^-1 (y - mean))_i / (K^-1)_ii and 1 / (K^-1)_ii less the noise. Where the prior mean
     was estimated, it is estimated again without the row: K^-1 less its projection on the
-    constant takes the place of K^-1 in the mean.
+    constant takes the place of K^-1 in the mean. The terms of a trend are treated as targets.
 
     Parameters
     ----------
@@ -214,7 +283,11 @@ def leave_one_out(expert: Expert, positions: IndexArray) -> tuple[Array, Array, 
     signal, noise = expert.kernel.signal, expert.noise_variance + expert.alpha[positions]
     prior = np.maximum(signal.diag(expert.X[positions]), SMALLEST_PRIOR)
     variance = 1 / precision - noise - expert.jitter
-    return mean, np.clip(variance, SMALLEST_VARIANCE * prior, prior), prior, prior_mean
+    variance = np.clip(variance, SMALLEST_VARIANCE * prior, prior)
+    unexplained = None
+    if expert.terms is not None:
+        unexplained = expert.terms.coefficients[positions] / curvature[:, None]
+    return Prediction(mean, variance, prior, prior_mean, unexplained)
 
 
 def smoothing_weights(expert: Expert, X: Array, left_out: IndexArray | None) -> Array:
@@ -243,11 +316,17 @@ def places(expert: Expert, rows: IndexArray) -> IndexArray:
     return np.where(known[place] == rows, place, -1)
 
 
-def posterior_covariance(expert: Expert, X: Array) -> Array:
-    """Latent posterior covariance of the rows of X: (N, N)."""
+def posterior_covariance(expert: Expert, X: Array, terms: Array | None = None) -> Array:
+    """Latent posterior covariance of the rows of X: (N, N), where the trend has terms (N, r)."""
     signal = expert.kernel.signal
-    v = _whiten(expert, signal(X, _padded_rows(expert))).astype(float)
+    k = signal(X, _padded_rows(expert))
+    unexplained = None
+    if expert.terms is not None and terms is not None:
+        unexplained = terms - k @ expert.terms.coefficients - expert.terms.mean
+    v = _whiten(expert, k).astype(float)
     covariance = signal(X) - v.T @ v
+    if unexplained is not None:
+        covariance += unexplained @ unexplained.T
     diagonal = np.einsum("ii->i", covariance)
     prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
     np.maximum(diagonal, SMALLEST_VARIANCE * prior, out=diagonal)

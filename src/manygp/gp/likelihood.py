@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from manygp.arrays import Array, IndexArray
 from manygp.gp import linalg
+from manygp.gp.trend import Trend
 from manygp.kernels.base import Kernel, NoisyKernel, Workspace
 
 PADDING = 8
@@ -51,6 +52,8 @@ class Posterior(NamedTuple):
         K^-1 (y - mean), filled up in the same way.
     jitter : float
         Variance that had to be added to the diagonal.
+    terms : Terms or None
+        How the expert explains the terms of a trend, if there is one.
     """
 
     log_likelihood: float
@@ -58,6 +61,20 @@ class Posterior(NamedTuple):
     whitener: Array
     coefficients: Array
     jitter: float
+    terms: Terms | None = None
+
+
+class Terms(NamedTuple):
+    """The same for r terms of a trend, as if they were targets.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (r,)
+    coefficients : ndarray of shape (n', r)
+    """
+
+    mean: Array
+    coefficients: Array
 
 
 class Likelihood:
@@ -72,11 +89,20 @@ class Likelihood:
         Known noise variance of each row, added to the kernel's White.
     constant_mean : bool
         Whether the prior mean is the constant of highest likelihood instead of 0.
+    terms : ndarray of shape (n, r), optional
+        Terms of a trend.
     """
 
-    def __init__(self, X: Array, Y: Array, alpha: Array, constant_mean: bool) -> None:
+    def __init__(
+        self,
+        X: Array,
+        Y: Array,
+        alpha: Array,
+        constant_mean: bool,
+        terms: Array | None = None,
+    ) -> None:
         self.X, self.Y, self.alpha = X, Y, alpha
-        self.constant_mean = constant_mean
+        self.constant_mean, self.terms = constant_mean, terms
         self._work = Workspace()
 
     def posterior(self, kernel: NoisyKernel) -> Posterior:
@@ -86,12 +112,15 @@ class Likelihood:
         whitener = np.zeros((n_padded, n_padded), order="F")
         factor = whitener[:n, :n]
         jitter = self._factorise(lambda: self._fill(factor, kernel.signal), factor, kernel)
-        value, mean, coefficients = self._solve(factor)
+        mean, coefficients = self._solve(factor, self.Y)
+        value = self._value(factor, mean, coefficients)
+        terms = None
+        if self.terms is not None:
+            term_mean, solved = self._solve(factor, self.terms)
+            terms = Terms(term_mean, _filled_up(solved, n_padded))
         linalg.invert_triangle(factor)
         linalg.clear_upper(whitener)
-        padded = np.zeros((n_padded, coefficients.shape[1]))
-        padded[:n] = coefficients
-        return Posterior(value, mean, whitener, padded, jitter)
+        return Posterior(value, mean, whitener, _filled_up(coefficients, n_padded), jitter, terms)
 
     def value_and_gradient(self, kernel: NoisyKernel) -> tuple[float, Array]:
         """log p(y | X, theta) and its derivative with respect to kernel.theta, shape (p,)."""
@@ -100,7 +129,8 @@ class Likelihood:
         K = self._work.take()
         # K is symmetric, so its transpose is K in LAPACK's order without a copy.
         self._factorise(lambda: np.copyto(K, signal), K.T, kernel)
-        value, _, coefficients = self._solve(K.T)
+        mean, coefficients = self._solve(K.T, self.Y)
+        value = self._value(K.T, mean, coefficients)
         # dL/dK = (a a' - t K^-1) / 2 is symmetric: its lower triangle doubled, halved diagonal.
         K_bar = K.T
         linalg.invert_triangle(K_bar)
@@ -136,25 +166,36 @@ class Likelihood:
                 return jitter
         raise NotPositiveDefiniteError("the covariance matrix is not positive definite")
 
-    def _solve(self, factor: Array) -> tuple[float, Array, Array]:
-        """log p(y), prior mean (t,) and K^-1 (y - mean) of shape (n, t)."""
-        n, t = self.Y.shape
+    def _solve(self, factor: Array, Y: Array) -> tuple[Array, Array]:
+        """Prior mean (t,) of targets Y (n, t), and K^-1 (y - mean) of shape (n, t)."""
+        n, t = Y.shape
         if self.constant_mean:
             # Generalised least squares: the constant that maximises the likelihood.
             solved = np.ones((n, t + 1), order="F")
-            solved[:, :t] = self.Y
+            solved[:, :t] = Y
             linalg.solve_cholesky(factor, solved)
             coefficients, ones = solved[:, :t], solved[:, t]
-            mean = ones @ self.Y / ones.sum()
+            mean = ones @ Y / ones.sum()
             coefficients -= np.outer(ones, mean)
         else:
             mean = np.zeros(t)
-            coefficients = self.Y.copy(order="F")
+            coefficients = Y.copy(order="F")
             linalg.solve_cholesky(factor, coefficients)
+        return mean, coefficients
+
+    def _value(self, factor: Array, mean: Array, coefficients: Array) -> float:
+        """log p(y)."""
+        n, t = self.Y.shape
         log_determinant = 2 * np.log(np.einsum("ii->i", factor)).sum()
         fit = np.einsum("ij,ij->", self.Y - mean, coefficients)
-        value = -0.5 * (fit + t * (log_determinant + n * np.log(2 * np.pi)))
-        return float(value), mean, coefficients
+        return float(-0.5 * (fit + t * (log_determinant + n * np.log(2 * np.pi))))
+
+
+def _filled_up(array: Array, n_rows: int) -> Array:
+    """The same rows, and zeros up to a number of rows."""
+    filled = np.zeros((n_rows, array.shape[1]))
+    filled[: len(array)] = array
+    return filled
 
 
 class TrainingData(NamedTuple):
@@ -163,23 +204,37 @@ class TrainingData(NamedTuple):
     Attributes
     ----------
     X, Y, alpha : ndarrays of shape (n, d), (n, t), (n,)
-        Inputs, targets and known noise variances.
+        Inputs, what experts learn of the targets, and known noise variances.
     constant_mean : bool
         See `Likelihood`.
+    trend : Trend or None
+        What a trend says about the rows; Y is what it leaves of the targets.
     """
 
     X: Array
     Y: Array
     alpha: Array
     constant_mean: bool
+    trend: Trend | None = None
+
+    @property
+    def targets(self) -> Array:
+        """The whole targets: (n, t)."""
+        return self.Y if self.trend is None else self.Y + self.trend.fitted
 
     def some(self, rows: IndexArray) -> TrainingData:
         """Some of the rows."""
-        return self._replace(X=self.X[rows], Y=self.Y[rows], alpha=self.alpha[rows])
+        trend = None if self.trend is None else self.trend.some(rows)
+        return TrainingData(
+            self.X[rows], self.Y[rows], self.alpha[rows], self.constant_mean, trend
+        )
 
     def likelihood(self, rows: IndexArray) -> Likelihood:
         """The likelihood of some of the rows."""
-        return Likelihood(self.X[rows], self.Y[rows], self.alpha[rows], self.constant_mean)
+        terms = None
+        if self.trend is not None and self.trend.kriging is not None:
+            terms = self.trend.kriging.basis[rows]
+        return Likelihood(self.X[rows], self.Y[rows], self.alpha[rows], self.constant_mean, terms)
 
 
 class KernelFit(NamedTuple):

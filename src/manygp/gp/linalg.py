@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import cython_blas, cython_lapack
 
 from manygp.arrays import Array
+from manygp.kernels.catalogue import TILE
 
 # Triangles are inverted by halves down to this size: products are faster than LAPACK's trtri.
 SMALLEST_TRIANGLE = 64
@@ -126,3 +127,11 @@ def clear_upper(A: Array) -> None:
     if len(A) > 1:
         m, k, zero = _by_reference(len(A) - 1, len(A) - 1, 0.0)
         _dlaset(b"U", m, k, zero, zero, *_matrix(A[:-1, 1:]))
+
+
+def multiply_tiles(A: Array, B: Array) -> Array:
+    """A @ B, by a fixed number of rows at a time: the digits of a row do not depend on others."""
+    n = len(A)
+    filled = A if n % TILE == 0 else A[np.minimum(np.arange(n + -n % TILE), n - 1)]
+    tiles = filled.reshape(-1, TILE, A.shape[1])
+    return np.matmul(tiles, B).reshape(-1, B.shape[1])[:n]

@@ -29,6 +29,8 @@ from manygp.rules.weighting import TEMPERED, WEIGHTINGS
 
 # What is left of a variance, at least, if noise alone is larger than that far from all data.
 SMALLEST_SHARE = 1e-12
+# A trend holds up to the first number of ranges outside of all data, and not beyond the second.
+BEYOND = (1.0, 2.0)
 
 
 class PredictionRules(NamedTuple):
@@ -85,7 +87,11 @@ class PredictionRules(NamedTuple):
         corrected = means, factor * variance, factor * noise
         if self.recalibration.known == np.inf:
             return corrected
-        return self._far_from_data(*corrected, self.recalibration.far(self.unknown(by_target)))
+        far = self.recalibration.far(self.unknown(by_target))
+        if local.outside is not None:
+            low, high = BEYOND
+            far = np.maximum(far, np.clip((local.outside.beyond - low) / (high - low), 0.0, 1.0))
+        return self._far_from_data(*corrected, far)
 
     def _far_from_data(
         self, means: Array, variance: Array, noise: Array, far: Array
@@ -97,11 +103,15 @@ class PredictionRules(NamedTuple):
         return (1 - far) * means, np.maximum(moved, SMALLEST_SHARE * total), noise
 
     def unknown(self, by_target: list[ExpertPredictions]) -> Array:
-        """The share of the prior variance that the experts have left, by their weights: (N,)."""
+        """The share of the prior variance that the experts have left, by their weights: (N,).
+
+        What a trend explains is known.
+        """
         local = by_target[0]
         (weights,) = self.normalised_weights(by_target)
         variance, prior = weights * local.variance, weights * local.prior_variance
-        return variance.sum(axis=0) / prior.sum(axis=0)
+        trend = 0.0 if local.outside is None else local.outside.explained
+        return variance.sum(axis=0) / (prior.sum(axis=0) + trend)
 
     def normalised_weights(self, by_target: list[ExpertPredictions]) -> tuple[Array]:
         """Weights (M, N) that sum to one over the experts."""

@@ -14,7 +14,7 @@ CALIBRATIONS = {"-c": "information", "": "none"}
 # queried about every row.
 PAPER = {
     "hyperparameters": "independent",
-    "prior_mean": "constant",
+    "trend": "constant",
     "overlap": 0,
     "routing": None,
 }

@@ -18,6 +18,21 @@ class Gaussian(NamedTuple):
     variance: Array
 
 
+class Outside(NamedTuple):
+    """What a trend under the experts tells about where N rows are.
+
+    Attributes
+    ----------
+    explained : float
+        The variance of the targets that is the trend's.
+    beyond : ndarray of shape (N,)
+        How many ranges a row lies outside of the range of the training rows; 0 inside.
+    """
+
+    explained: float
+    beyond: Array
+
+
 class ExpertPredictions(NamedTuple):
     """What M experts predict, each on its own, for N rows.
 
@@ -39,6 +54,8 @@ class ExpertPredictions(NamedTuple):
         Prior covariances of the experts' means, for an aggregation that needs them.
     communication : Gaussian, optional
         The prediction of an expert whose rows all others know, likewise.
+    outside : Outside, optional
+        Where the rows are, if there is a trend under the experts.
     """
 
     mean: Array
@@ -48,6 +65,7 @@ class ExpertPredictions(NamedTuple):
     prior_mean: Array
     covariance: Array | None = None
     communication: Gaussian | None = None
+    outside: Outside | None = None
 
     def first_experts(self, k: int | None) -> ExpertPredictions:
         """The record of the first k experts, or of all."""
@@ -70,6 +88,9 @@ class ExpertPredictions(NamedTuple):
         common = self.communication
         if common is not None:
             common = Gaussian(common.mean[cut], common.variance[cut])
+        outside = self.outside
+        if outside is not None:
+            outside = Outside(outside.explained, outside.beyond[cut])
         return ExpertPredictions(
             mean=self.mean[:, cut],
             variance=self.variance[:, cut],
@@ -78,6 +99,7 @@ class ExpertPredictions(NamedTuple):
             prior_mean=some(self.prior_mean),
             covariance=None if self.covariance is None else self.covariance[..., cut],
             communication=common,
+            outside=outside,
         )
 
     def repeated(self, times: int) -> ExpertPredictions:

@@ -123,7 +123,7 @@ def fit_shared(
     if run.checkpoint is None:
         (found,) = fit([starts])
     else:
-        key = key_of("shared", kernel, TOLERANCE_SHARED, limit, starts, *blocks)
+        key = key_of("shared", data.Y, kernel, TOLERANCE_SHARED, limit, starts, *blocks)
         (found,) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
     return found.kernel
 
@@ -169,7 +169,7 @@ def fit_kernels(
 
     fits: Iterator[KernelFit] = fit(tasks)
     if run.checkpoint is not None:
-        common = key_of(*objective)
+        common = key_of(data.Y, *objective)
         keys = [key_of(common, *task) for task in tasks]
         fits = _resumed(fit, tasks, keys, kernel, run.checkpoint)
     return list(fits if run.progress is None else run.progress(fits, len(tasks)))
@@ -221,11 +221,12 @@ def _in_processes(
     data: TrainingData, objective: Objective, tasks: list[Task], workers: int
 ) -> Iterator[KernelFit]:
     """The same fits, by workers that are sent the rows that they need."""
+    own = data._replace(trend=None)  # hyperparameters are learned from what it has left
     batches = []
     for start in range(0, len(tasks), BATCH_EXPERTS):
         parts, starts = zip(*tasks[start : start + BATCH_EXPERTS], strict=True)
         ends = np.cumsum([len(part) for part in parts])
-        batches.append((data.some(np.concatenate(parts)), objective, ends, starts))
+        batches.append((own.some(np.concatenate(parts)), objective, ends, starts))
     try:
         yield from chain.from_iterable(process_map(_fit_batch, batches, workers))
     except WorkerKilledError as error:

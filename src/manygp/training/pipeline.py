@@ -31,8 +31,9 @@ from manygp.training.fitting import (
     random_blocks,
     starts_of,
 )
-from manygp.training.repeats import find_repeats, with_noise_floor
+from manygp.training.repeats import Repeats, find_repeats, with_noise_floor
 from manygp.training.search import prefers, select
+from manygp.training.trends import Prospect, choose, prospects, start_kernel
 
 
 class Prepared(NamedTuple):
@@ -45,6 +46,8 @@ class Prepared(NamedTuple):
     x_scaling, y_scaling : Scaling
     columns : tuple of str, or int
         Names of the columns of X, or their number.
+    repeats : Repeats or None
+        What equal rows tell about the noise, if they are heard.
     """
 
     data: TrainingData
@@ -52,6 +55,13 @@ class Prepared(NamedTuple):
     x_scaling: Scaling
     y_scaling: Scaling
     columns: tuple[str, ...] | int
+    repeats: Repeats | None = None
+
+    def kernel_of(self, prospect: Prospect) -> NoisyKernel:
+        """The kernel to start from where a trend leaves some of the targets only."""
+        if prospect.is_constant or self.repeats is None:
+            return self.kernel
+        return with_noise_floor(start_kernel(self.data, prospect.mean_square), self.repeats)
 
 
 def prepare(settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | int) -> Prepared:
@@ -70,7 +80,7 @@ def prepare(settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | i
     if not (kernel.noise_variance or alpha.any()):
         validation.check_repeated_rows(X, Y)
     data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True)
-    space = settings.search_space
+    space, repeats = settings.search_space, None
     if space.standard and space.recalibrate:  # the paper's models stay as they are
         repeats = find_repeats(data)
         kernel = with_noise_floor(kernel, repeats)
@@ -79,7 +89,7 @@ def prepare(settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | i
                 f"{repeats.n_repeated:,} of {n:,} rows repeat others; the noise variance is at "
                 f"least {repeats.noise_floor:.2g} of that of y"
             )
-    return Prepared(data, kernel, x_scaling, y_scaling, columns)
+    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats)
 
 
 def _scalings(settings: Settings, X: Array, Y: Array) -> tuple[Scaling, Scaling]:
@@ -129,9 +139,12 @@ def train(
             "hyperparameters='shared'"
         )
     data = prepared.data._replace(constant_mean=settings.constant_mean(several=several))
-    context = _Context(data, settings, space, plan, np.random.default_rng(seed), run)
-    builder, kernels = _best_builder(context, prepared.kernel, deadline)
-    found = select(builder, space, context.rng, kernels, deadline)
+    trends = prospects(settings.trend_to_find(several=several), data, seed, run)
+    prospect, compared = choose(trends, data, space, run, deadline)
+    rng = np.random.default_rng(seed)
+    context = _Context(data, prospect, settings, space, plan, rng, run)
+    builder, kernels = _best_builder(context, prepared.kernel_of(prospect), deadline)
+    found = select(builder, space, rng, (*compared, *kernels), deadline)
     single = found.committee.is_single
     return FittedModel(
         settings=settings,
@@ -194,6 +207,7 @@ class _Context(NamedTuple):
     """What all steps of a fit have in common."""
 
     data: TrainingData
+    prospect: Prospect
     settings: Settings
     space: SearchSpace
     plan: Plan
@@ -210,8 +224,8 @@ class _Context(NamedTuple):
     def shared_kernel(
         self, kernel: NoisyKernel, blocks: list[IndexArray], *, limit: bool = True
     ) -> NoisyKernel:
-        starts = self.starts(kernel)
-        return fit_shared(self.data, blocks, kernel, starts, self.run, limit=limit)
+        starts, learned = self.starts(kernel), self.prospect.learned_from(self.data)
+        return fit_shared(learned, blocks, kernel, starts, self.run, limit=limit)
 
     def layout(self, columns: Array) -> Layout:
         """The parts of the rows in a metric."""
@@ -226,7 +240,8 @@ class _Context(NamedTuple):
         if self.space.needs.communication:
             n = len(self.data.X)
             communication = self.rng.permutation(n)[: n // self.n_parts]
-        return Builder(self.data, layout, kernel, starts, communication, self.run)
+        data = self.prospect.under(self.data, layout.parts, kernel, self.run.n_jobs)
+        return Builder(data, layout, kernel, starts, communication, self.run)
 
 
 def _best_builder(
@@ -239,6 +254,9 @@ def _best_builder(
     """
     (n, d), rows, rng = context.data.X.shape, context.plan.shared_rows, context.rng
     shared = context.n_parts > 1 and context.space.shrinkages[0] != 0.0
+    shared = (
+        shared or context.prospect.ridge is not None
+    )  # it depends on what experts have learned
     kernel = start
     if shared:
         kernel = context.shared_kernel(start, random_blocks(n, rows, rng))

@@ -117,7 +117,7 @@ def prefers(
     left_out = choose_left_out(first, rng)
     candidate = Candidate(np.inf, space.overlaps[0])
     nll = [score(one, space, left_out, candidate).best_nll for one in (first, second)]
-    better = _gains(*nll)
+    better = gains(nll[0], nll[1])
     return better, [
         Alternative("kernel", name, float(one.mean()), chosen)
         for name, one, chosen in zip(("far", "near"), nll, (not better, better), strict=True)
@@ -185,7 +185,7 @@ def _left_out_errors(
 
     query = Query(data.X[rows], rules.nearest, rows, covariances=rules.needs.covariances)
     means, variance, unknown = committee.map_blocks(answers, query, builder.run.n_jobs)
-    return LeftOutErrors((data.Y[rows].T - means) ** 2, variance, data.alpha[rows], unknown)
+    return LeftOutErrors((data.targets[rows].T - means) ** 2, variance, data.alpha[rows], unknown)
 
 
 def _single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -> Selection:
@@ -202,7 +202,7 @@ def _single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -> S
     if not space.standard or not n >= FEWEST_ROWS or len(committee) > 1:
         return Selection(committee, rules)
     means = None
-    if n < FEW_ROWS:
+    if n < FEW_ROWS and builder.data.trend is None:
         means, errors = _fold_errors(builder, rng)
     else:
         errors = _left_out_errors(committee, builder, rules, rng)
@@ -226,12 +226,11 @@ def _fold_errors(builder: Builder, rng: np.random.Generator) -> tuple[Array, Lef
     found = []
     for fold, rows, fit in zip(folds, rest, fits, strict=True):
         expert = condition(data, rows, rows[:0], fit, exact=True)
-        mean, variance, prior = predict_expert(
-            expert, data.X[fold], Workspace(), with_variance=True
-        )
-        squares = (data.Y[fold] - mean).T ** 2
-        total, alpha = variance + expert.noise_variance, data.alpha[fold]
-        found.append((mean.T, squares, total, alpha, variance / prior))
+        said = predict_expert(expert, data.X[fold], Workspace(), with_variance=True)
+        squares = (data.Y[fold] - said.mean).T ** 2
+        total, alpha = said.variance + expert.noise_variance, data.alpha[fold]
+        unknown = said.variance / said.prior_variance
+        found.append((said.mean.T, squares, total, alpha, unknown))
     in_order = np.argsort(np.concatenate(folds))
     means, *errors = (
         np.concatenate(one, axis=-1)[..., in_order] for one in zip(*found, strict=True)
@@ -259,7 +258,7 @@ class _Search:
         """The new candidate if there is time to look at it and it gains, else the old one."""
         before = self.scores_of(old).best_nll
         in_time = perf_counter() < self.deadline
-        return new if in_time and _gains(before, self.scores_of(new).best_nll) else old
+        return new if in_time and gains(before, self.scores_of(new).best_nll) else old
 
     def climb(self) -> tuple[Shrinkage, Candidate]:
         """Shrinkage, then overlap, then shrinkage again, from the simpler to the more flexible.
@@ -343,7 +342,7 @@ def score(builder: Builder, space: SearchSpace, left_out: LeftOut, candidate: Ca
         committee = builder.committee(*candidate, members, rows if unlearned else None)
         query = Query(builder.data.X[rows], widest, rows, covariances=space.needs.covariances)
         means, variance = committee.map_blocks(answers, query, builder.run.n_jobs)
-        squares.append((builder.data.Y[rows].T - means) ** 2)
+        squares.append((builder.data.targets[rows].T - means) ** 2)
         variances.append(variance + builder.data.alpha[rows])
     return _scores(
         rules,
@@ -363,11 +362,11 @@ def _scores(
     return Scores(rules, nll, squares, variance)
 
 
-def _gains(incumbent: Array, challenger: Array) -> bool:
-    """Whether the mean NLL of rows falls by more than chance would let it."""
+def gains(incumbent: Array, challenger: Array, near_tie: float = NEAR_TIE) -> bool:
+    """Whether the mean NLL of rows falls by more than some standard errors of that gain."""
     gain = incumbent - challenger
     with np.errstate(over="ignore"):
-        return bool(gain.mean() > NEAR_TIE * gain.std() / np.sqrt(len(gain)))
+        return bool(gain.mean() > near_tie * gain.std() / np.sqrt(len(gain)))
 
 
 def _sufficient(
