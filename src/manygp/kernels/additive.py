@@ -1,16 +1,22 @@
 """Kernels of functions that are sums over columns, or over pairs of columns.
 
 Both are made of one-dimensional kernels k_j(x, x') = variance_j m(|x_j - x'_j| / length_scale_j),
-where m is a Matern kernel: their first and second elementary symmetric polynomials. Each k_j is
-computed in blocks of rows that stay in the processor's cache, so there is never more than one of
-them, and no (d, n, n) array.
+where m is a Matern kernel: they are the first and second elementary symmetric polynomials of
+these. Blocks of rows that stay in the processor's cache are computed column by column, so there
+is no (d, n, n) array.
+
+A Matern kernel of one column is p(r) exp(-r) with a polynomial p and r = |z - z'|. Without the
+absolute value it is a sum of few products of a function of z and one of z': a matrix product in
+place of an exponential for each pair of rows. Of f(z - z') and f(z' - z), that of the positive
+difference is always the smaller for one such function, and always the larger for the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from math import comb
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,18 +24,75 @@ from manygp.arrays import Array
 from manygp.kernels.base import (
     DEFAULT_BOUNDS,
     Bounds,
-    Constant,
     Kernel,
     LengthScale,
     Pullback,
-    Sum,
-    White,
     Workspace,
 )
-from manygp.kernels.catalogue import MATERN_PROFILES, Matern
+from manygp.kernels.catalogue import TILE
 
 # Elements of a block: a few arrays of that size fit into a core's cache.
 BLOCK = 2**14
+# Distances from the middle of the rows, in stretched length-scales, up to which matrix products
+# keep their digits; and that at which other rows are held, far enough to have no covariance.
+NEAR, FAR = 100.0, 400.0
+# Beyond this distance all is 0, and powers would overflow.
+LARGEST_R = 1e3
+
+
+class Profile(NamedTuple):
+    """f(r) = p(r) exp(-r): the coefficients of p, and which of f(r), f(-r) that of r > 0 is."""
+
+    coefficients: tuple[float, ...]
+    positive: Any  # np.minimum or np.maximum
+
+
+# By nu: the Matern kernel and its derivative by log(length_scale).
+KERNEL, SLOPE = 0, 1
+PROFILES = {
+    0.5: (Profile((1,), np.minimum), Profile((0, 1), np.maximum)),
+    1.5: (Profile((1, 1), np.maximum), Profile((0, 0, 1), np.minimum)),
+    2.5: (Profile((1, 1, 1 / 3), np.minimum), Profile((0, 0, 1 / 3, 1 / 3), np.maximum)),
+}
+
+
+class _OneColumn:
+    """A profile of |z - z'| for z1 (n1,) and z2 (n2,), block by block."""
+
+    def __init__(self, profile: Profile, z1: Array, z2: Array) -> None:
+        middle = (z2.min() + z2.max()) / 2
+        self.profile, self.z1, self.z2 = profile, z1 - middle, z2 - middle
+        self.factors: list[tuple[Array, Array]] = []
+        if np.abs(self.z2).max() <= NEAR:
+            near = np.clip(self.z1, -FAR, FAR)
+            self.factors = [
+                (_left(near, profile), _right(self.z2, profile)),
+                (_left(-near, profile), _right(-self.z2, profile)),
+            ]
+
+    def block(self, rows: slice, columns: slice) -> Array:
+        """Its values between some of the rows and columns: a new array."""
+        if self.factors:
+            above, below = (left[rows] @ right[:, columns] for left, right in self.factors)
+            values: Array = self.profile.positive(above, below, out=above)
+            return values
+        r = np.minimum(np.abs(np.subtract.outer(self.z1[rows], self.z2[columns])), LARGEST_R)
+        return np.polynomial.polynomial.polyval(r, self.profile.coefficients) * np.exp(-r)
+
+
+def _left(z: Array, profile: Profile) -> Array:
+    """What f(z - z') has of z: z^i exp(-z), shape (n, m)."""
+    return np.exp(-z)[:, None] * z[:, None] ** np.arange(len(profile.coefficients))
+
+
+def _right(z: Array, profile: Profile) -> Array:
+    """What f(z' - z) has of z: the coefficients of z'^i exp(-z'), shape (m, n)."""
+    m = len(profile.coefficients)
+    rows = np.zeros((m, len(z)))
+    for power, coefficient in enumerate(profile.coefficients):
+        for i in range(power + 1):  # (z' - z)^power
+            rows[i] += coefficient * comb(power, i) * (-z) ** (power - i)
+    return rows * np.exp(z)
 
 
 @dataclass(frozen=True)
@@ -51,103 +114,78 @@ class ByColumn(Kernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.nu not in MATERN_PROFILES:
+        if self.nu not in PROFILES:
             raise ValueError(f"{type(self).__name__}.nu must be 0.5, 1.5 or 2.5, not {self.nu!r}")
 
-    def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
-        Z1, Z2 = self._scaled(X1), self._scaled(X2)
-        polynomials = self._zeros(work)
-        for rows in _blocks(len(X1), len(X2)):
-            self._fill(Z1[:, rows], Z2, [one[rows] for one in polynomials])
-        return polynomials[-1]
-
-    def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
-        n, Z = len(X), self._scaled(X)
-        polynomials = self._zeros(work)
-        for rows in _blocks(n, n):  # from the diagonal on: the matrices are symmetric
-            upper = [one[rows, rows.start :] for one in polynomials]
-            self._fill(Z[:, rows], Z[:, rows.start :], upper)
-            for one in polynomials:
-                one[rows.stop :, rows] = one[rows, rows.stop :].T
-        total = polynomials[0]
-
-        def pullback(K_bar: Array) -> Array:
-            gradient = np.zeros((2, len(Z)))
-            for rows in _blocks(n, n):
-                weight = K_bar[rows, rows.start :].copy()
-                weight[:, rows.stop - rows.start :] += K_bar[rows.stop :, rows].T
-                others = None if self.degree == 1 else total[rows, rows.start :]
-                gradient += self._gradient(Z[:, rows], Z[:, rows.start :], weight, others)
-            by_name = dict(zip(self.parameters, gradient, strict=True))
-            parts = [
-                by_name[p] if np.ndim(getattr(self, p)) else by_name[p].sum(keepdims=True)
-                for p in self.free
-            ]
-            return np.concatenate(parts) if parts else np.empty(0)
-
-        return polynomials[-1], pullback
-
-    def _scaled(self, X: Array) -> Array:
-        """Columns in length-scales, stretched by sqrt(2 nu): (d, n)."""
-        scale = np.sqrt(2 * self.nu) / np.asarray(self.length_scale)
-        return np.ascontiguousarray((X * scale).T)
-
     def variances(self, n_features: int) -> Array:
-        """The prior variance of each column's function: (d,)."""
+        """The variance of each column's kernel: (d,)."""
         return np.broadcast_to(self.variance, n_features)
 
-    def _zeros(self, work: Workspace) -> list[Array]:
-        """Room for the polynomials of degree 1 to `degree`."""
-        arrays = [work.take() for _ in range(self.degree)]
-        for one in arrays:
-            one.fill(0.0)
-        return arrays
+    def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
+        sums = [work.take() for _ in range(self.degree)]
+        kernels = self._by_column(KERNEL, X1, X2)
+        for rows in _blocks(len(X1), TILE):
+            self._sum_up(kernels, rows, slice(0, len(X2)), sums)
+        return sums[-1]
 
-    def _fill(self, Z1: Array, Z2: Array, polynomials: list[Array]) -> None:
-        """Add a block of the polynomials: the next is that of pairs of a column and its left."""
-        scratch = _scratch(4, Z1, Z2)
-        for z1, z2, variance in zip(Z1, Z2, self.variances(len(Z1)), strict=True):
-            k, _ = self._profile(z1, z2, scratch[:3], None)  # k_j / variance_j
+    def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
+        n, step = len(X), max(TILE, BLOCK // max(1, len(X)))
+        sums = [work.take() for _ in range(self.degree)]
+        kernels = self._by_column(KERNEL, X, X)
+        for rows in _blocks(n, step):  # from the diagonal on: the matrices are symmetric
+            self._sum_up(kernels, rows, slice(rows.start, n), sums)
+            for one in sums:
+                one[rows.stop :, rows] = one[rows, rows.stop :].T
+
+        def pullback(K_bar: Array) -> Array:
+            slopes = self._by_column(SLOPE, X, X)
+            gradient = np.zeros((2, X.shape[1]))
+            for rows in _blocks(n, step):
+                columns = slice(rows.start, n)
+                bar = K_bar[rows, columns].copy()
+                bar[:, rows.stop - rows.start :] += K_bar[rows.stop :, rows].T
+                total = sums[0][rows, columns]
+                for j, variance in enumerate(self.variances(X.shape[1])):
+                    k = kernels[j].block(rows, columns)  # k_j / variance_j
+                    slope = slopes[j].block(rows, columns)
+                    # d(sum of products) / dk_j is the sum of the other kernels
+                    k_bar = bar if self.degree == 1 else bar * (total - variance * k)
+                    gradient[:, j] += (
+                        variance * np.vdot(k_bar, slope),
+                        variance * np.vdot(k_bar, k),
+                    )
+            return self._of_free(gradient)
+
+        return sums[-1], pullback
+
+    def _by_column(self, which: int, X1: Array, X2: Array) -> list[_OneColumn]:
+        """Each column's kernel, or its derivative by log(length_scale), with a variance of 1."""
+        scale = np.sqrt(2 * self.nu) / np.asarray(self.length_scale)
+        columns = zip((X1 * scale).T, (X2 * scale).T, strict=True)
+        return [_OneColumn(PROFILES[self.nu][which], z1, z2) for z1, z2 in columns]
+
+    def _sum_up(
+        self, kernels: list[_OneColumn], rows: slice, columns: slice, sums: list[Array]
+    ) -> None:
+        """Overwrite a block of the elementary symmetric polynomials of degree 1 to `degree`."""
+        blocks = [one[rows, columns] for one in sums]
+        for block in blocks:
+            block.fill(0.0)
+        for kernel, variance in zip(kernels, self.variances(len(kernels)), strict=True):
+            k = kernel.block(rows, columns)
             k *= variance
             if self.degree == 2:
-                polynomials[1] += np.multiply(polynomials[0], k, out=scratch[3])
-            polynomials[0] += k
+                blocks[1] += blocks[0] * k  # products with the columns on the left
+            blocks[0] += k
 
-    def _gradient(self, Z1: Array, Z2: Array, weight: Array, total: Array | None) -> Array:
-        """A block's sums of weight times dk/dlog(length_scale_j) and dk/dlog(variance_j): (2, d).
-
-        `total` is the sum of all k_j, if what is differentiated are the products of pairs.
-        """
-        scratch = _scratch(6, Z1, Z2)
-        gradient = np.empty((2, len(Z1)))
-        for j, variance in enumerate(self.variances(len(Z1))):
-            k, slope = self._profile(Z1[j], Z2[j], scratch[:3], scratch[3:5])
-            bar = weight
-            if total is not None:  # d(sum of products) / dk_j is the sum of the others
-                bar = np.multiply(k, -variance, out=scratch[5])
-                bar += total
-                bar *= weight
-            gradient[:, j] = variance * np.vdot(bar, slope), variance * np.vdot(bar, k)
-        return gradient
-
-    def _profile(
-        self, z1: Array, z2: Array, scratch: Array, slopes: Array | None
-    ) -> tuple[Array, Array]:
-        """One column's Matern kernel, and its derivative by log(length_scale) if asked for."""
-        r, r2, decay = scratch
-        np.subtract.outer(z1, z2, out=r)
-        np.abs(r, out=r)  # r = |z - z'|
-        np.multiply(r, r, out=r2)
-        np.negative(r, out=decay)
-        np.exp(decay, out=decay)  # exp(-r)
-        profile = MATERN_PROFILES[self.nu]
-        if slopes is None:
-            return profile(r2, r, decay, None)
-        slope, dk = slopes
-        np.multiply(r2, -2.0, out=slope)  # dr^2 / dlog(length_scale)
-        k, dk = profile(r2, r, decay, dk)
-        slope *= dk
-        return k, slope
+    def _of_free(self, gradient: Array) -> Array:
+        """The derivatives by the free hyperparameters, from those by column: (2, d)."""
+        parts = [
+            by_column if np.ndim(getattr(self, name)) else by_column.sum(keepdims=True)
+            for name, by_column in zip(self.parameters, gradient, strict=True)
+            if name in self.free
+        ]
+        return np.concatenate(parts) if parts else np.empty(0)
 
     def check_columns(self, n_features: int) -> None:
         for name, words in (("length_scale", "length-scale"), ("variance", "variance")):
@@ -199,12 +237,7 @@ class Pairwise(ByColumn):
             raise ValueError("Pairwise needs two columns or more; X has one, so use Additive")
 
 
-def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Slices of rows that make blocks of about BLOCK elements."""
-    step = max(1, BLOCK // max(1, n_columns))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(n_rows, start + step))
-
-
-def _scratch(n: int, Z1: Array, Z2: Array) -> Array:
-    return np.empty((n, Z1.shape[1], Z2.shape[1]))
+def _blocks(n: int, step: int) -> Iterator[slice]:
+    """Slices of `step` of n rows."""
+    for start in range(0, n, step):
+        yield slice(start, min(n, start + step))
