@@ -150,11 +150,8 @@ class ByColumn(Kernel):
                     slope = slopes[j].block(rows, columns)
                     # d(sum of products) / dk_j is the sum of the other kernels
                     k_bar = bar if self.degree == 1 else bar * (total - variance * k)
-                    gradient[:, j] += (
-                        variance * np.vdot(k_bar, slope),
-                        variance * np.vdot(k_bar, k),
-                    )
-            return self._of_free(gradient)
+                    gradient[:, j] += np.vdot(k_bar, slope), np.vdot(k_bar, k)
+            return self._of_free(gradient * self.variances(X.shape[1]))
 
         return sums[-1], pullback
 
