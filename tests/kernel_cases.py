@@ -18,6 +18,7 @@ from manygp.kernels import (
     RationalQuadratic,
     White,
     default_kernel,
+    structured_kernel,
 )
 from manygp.kernels.base import Kernel
 
@@ -165,6 +166,15 @@ CASES = {
     ),
     "default": Case(
         default_kernel(3), lambda x, z: reference.matern(x, z, 2.5, iso(0.5)), noise=0.1
+    ),
+    "structured": Case(
+        structured_kernel(3),
+        lambda x, z: (
+            0.5 * reference.matern(x, z, 2.5, iso(0.5))
+            + sum(reference.by_column(x, z, 2.5, iso(0.75**0.5), iso(1 / 3)))
+            + reference.pairs(reference.by_column(x, z, 2.5, iso(0.75**0.5), iso(6**-0.5)))
+        ),
+        noise=0.1,
     ),
     "fixed-signal": Case(
         Constant(2.0, FIXED) * RBF(ARD) + White(0.3),

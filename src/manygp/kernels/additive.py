@@ -27,9 +27,10 @@ from manygp.kernels.base import (
     Kernel,
     LengthScale,
     Pullback,
+    Sum,
     Workspace,
 )
-from manygp.kernels.catalogue import TILE
+from manygp.kernels.catalogue import TILE, default_kernel
 
 # Elements of a block: a few arrays of that size fit into a core's cache.
 BLOCK = 2**14
@@ -232,6 +233,28 @@ class Pairwise(ByColumn):
         super().check_columns(n_features)
         if n_features < 2:
             raise ValueError("Pairwise needs two columns or more; X has one, so use Additive")
+
+
+def structured_kernel(n_features: int, spread: Array | float = 12**-0.5) -> Sum:
+    """The default kernel plus a function of each column and of each pair of columns.
+
+    It is for inputs scaled to [0, 1] and few rows: the new terms learn what holds everywhere.
+    The three variances start at 1/2, 1 and 1/2. Length-scales of the new terms start at three
+    times `spread`, the columns' standard deviations: smooth functions. All pairs have one
+    variance; with one for each column the left-out log score was worse on three data sets. A
+    single column has no pairs, and its own function is the default kernel.
+    """
+    default = default_kernel(n_features, spread)
+    if n_features < 2:
+        return default
+    scales = tuple(np.clip(3 * np.broadcast_to(spread, n_features), 0.02, 1e2))
+    shares = (1 / n_features,) * n_features
+    share = (n_features * (n_features - 1)) ** -0.5  # the pairs' variances sum up to 1/2
+    bounds = (1e-2, 1e3), (1e-6, 1e3)
+    columns = Additive(scales, shares, *bounds)
+    pairs = Pairwise(scales, share, *bounds)
+    rows = default.left.with_values([0.5, *default.left.values[1:].tolist()])
+    return rows + columns + pairs + default.right
 
 
 def _blocks(n: int, step: int) -> Iterator[slice]:
