@@ -9,17 +9,22 @@ from sklearn.gaussian_process import kernels as sk
 import reference
 from manygp.kernels import (
     RBF,
+    Additive,
     Constant,
     Linear,
     Matern,
+    Pairwise,
     Periodic,
     RationalQuadratic,
     White,
     default_kernel,
+    structured_kernel,
 )
 from manygp.kernels.base import Kernel
 
 ARD = (0.4, 0.9, 2.1)
+NARROW = (0.01, 0.9, 0.001)
+VARIANCES = (0.5, 2.0, 0.02)
 FIXED = "fixed"
 
 
@@ -69,6 +74,61 @@ CASES = {
         sk.ExpSineSquared(0.9, 1.3),
         n_columns=1,
     ),
+    **{
+        f"additive-{nu}": Case(
+            Additive(ARD, VARIANCES, nu=nu),
+            lambda x, z, nu=nu: sum(reference.by_column(x, z, nu, ARD, VARIANCES)),
+        )
+        for nu in (0.5, 1.5, 2.5)
+    },
+    **{
+        f"pairwise-{nu}": Case(
+            Pairwise(ARD, VARIANCES, nu=nu),
+            lambda x, z, nu=nu: reference.pairs(reference.by_column(x, z, nu, ARD, VARIANCES)),
+        )
+        for nu in (0.5, 1.5, 2.5)
+    },
+    "additive-iso": Case(
+        Additive(0.8, 0.3), lambda x, z: sum(reference.by_column(x, z, 2.5, iso(0.8), iso(0.3)))
+    ),
+    "pairwise-iso": Case(
+        Pairwise(0.8, 0.3),
+        lambda x, z: reference.pairs(reference.by_column(x, z, 2.5, iso(0.8), iso(0.3))),
+    ),
+    "additive-one-column": Case(
+        Additive(0.8, 0.3), lambda x, z: 0.3 * reference.matern(x, z, 2.5, (0.8,)), n_columns=1
+    ),
+    "columns-and-pairs": Case(
+        Matern(ARD) * 0.5 + Additive(0.8, VARIANCES) + Pairwise(ARD, 0.3) + White(0.3),
+        lambda x, z: (
+            0.5 * reference.matern(x, z, 2.5, ARD)
+            + sum(reference.by_column(x, z, 2.5, iso(0.8), VARIANCES))
+            + reference.pairs(reference.by_column(x, z, 2.5, ARD, iso(0.3)))
+        ),
+        noise=0.3,
+    ),
+    "fixed-variances": Case(
+        Additive(ARD, VARIANCES, variance_bounds=FIXED) * Pairwise(0.8, 0.3, FIXED),
+        lambda x, z: (
+            sum(reference.by_column(x, z, 2.5, ARD, VARIANCES))
+            * reference.pairs(reference.by_column(x, z, 2.5, iso(0.8), iso(0.3)))
+        ),
+    ),
+    "fixed-columns": Case(
+        Pairwise(ARD, VARIANCES, FIXED, FIXED),
+        lambda x, z: reference.pairs(reference.by_column(x, z, 2.5, ARD, VARIANCES)),
+    ),
+    # Too many length-scales for matrix products: in two columns.
+    **{
+        f"columns-many-length-scales-wide-{nu}": Case(
+            Additive(NARROW, VARIANCES, nu=nu) + Pairwise(NARROW, nu=nu),
+            lambda x, z, nu=nu: (
+                sum(reference.by_column(x, z, nu, NARROW, VARIANCES))
+                + reference.pairs(reference.by_column(x, z, nu, NARROW, iso(1.0)))
+            ),
+        )
+        for nu in (0.5, 1.5, 2.5)
+    },
     "sum": Case(
         RBF(ARD) + Linear(0.7),
         lambda x, z: reference.rbf(x, z, ARD) + reference.linear(x, z, 0.7),
@@ -106,6 +166,15 @@ CASES = {
     ),
     "default": Case(
         default_kernel(3), lambda x, z: reference.matern(x, z, 2.5, iso(0.5)), noise=0.1
+    ),
+    "structured": Case(
+        structured_kernel(3),
+        lambda x, z: (
+            0.5 * reference.matern(x, z, 2.5, iso(0.5))
+            + sum(reference.by_column(x, z, 2.5, iso(0.75**0.5), iso(1 / 3)))
+            + reference.pairs(reference.by_column(x, z, 2.5, iso(0.75**0.5), iso(6**-0.5)))
+        ),
+        noise=0.1,
     ),
     "fixed-signal": Case(
         Constant(2.0, FIXED) * RBF(ARD) + White(0.3),

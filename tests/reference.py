@@ -32,6 +32,17 @@ def periodic(x, z, scale, period):
     return math.exp(-2 * waves / scale**2)
 
 
+def by_column(x, z, nu, scale, variance):
+    """One kernel for each column."""
+    columns = zip(x, z, scale, variance, strict=True)
+    return [v * matern([a], [b], nu, [s]) for a, b, s, v in columns]
+
+
+def pairs(k):
+    """The sum of the products of all pairs."""
+    return sum(k[i] * k[j] for j in range(len(k)) for i in range(j))
+
+
 def gram(k, X, Z):
     return np.array([[k(x, z) for z in Z] for x in X])
 

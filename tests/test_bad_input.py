@@ -12,7 +12,16 @@ import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from data import spoilt
-from manygp.kernels import RBF, Linear, Matern, Periodic, RationalQuadratic, White
+from manygp.kernels import (
+    RBF,
+    Additive,
+    Linear,
+    Matern,
+    Pairwise,
+    Periodic,
+    RationalQuadratic,
+    White,
+)
 from manygp.rules.partition import PARTITIONS
 from models import (
     ONE_AND_THREE_EXPERTS,
@@ -308,6 +317,7 @@ def test_raw_targets_that_no_kernel_can_fit_are_not_silent(scale):
 
 STATIONARY = {f"matern-{nu}": Matern(nu=nu) for nu in (0.5, 1.5, 2.5)}
 STATIONARY |= {"rbf": RBF(), "rational-quadratic": RationalQuadratic(), "periodic": Periodic()}
+STATIONARY |= {"additive": Additive(), "pairwise": Pairwise(nu=1.5)}
 
 
 @pytest.fixture(scope="module", params=STATIONARY)

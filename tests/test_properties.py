@@ -22,7 +22,18 @@ from sklearn.gaussian_process import kernels as sk
 
 from data import read_only
 from manygp import ManyGPRegressor
-from manygp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, Sum, White
+from manygp.kernels import (
+    RBF,
+    Additive,
+    Constant,
+    Linear,
+    Matern,
+    Pairwise,
+    Periodic,
+    RationalQuadratic,
+    Sum,
+    White,
+)
 from manygp.rules.aggregation import AGGREGATIONS
 from manygp.rules.calibration import CALIBRATIONS
 from manygp.rules.partition import PARTITIONS
@@ -220,9 +231,14 @@ BOUNDS = st.sampled_from([(1e-5, 1e5), "fixed", (0.5, 2.0), (1e-10, 1e10)])
 def kernels(draw, d):
     """A kernel of the library for d columns, or None for the default."""
     lengths = st.one_of(SCALES, st.tuples(*[SCALES] * d))
+    smoothness = st.sampled_from([0.5, 1.5, 2.5])
     leaves = st.one_of(
         st.builds(RBF, lengths, BOUNDS),
-        st.builds(Matern, lengths, BOUNDS, nu=st.sampled_from([0.5, 1.5, 2.5])),
+        st.builds(Matern, lengths, BOUNDS, nu=smoothness),
+        *(
+            st.builds(kind, lengths, lengths, BOUNDS, BOUNDS, smoothness)
+            for kind in ([Additive, Pairwise] if d > 1 else [Additive])
+        ),
         st.builds(RationalQuadratic, lengths, SCALES, BOUNDS, BOUNDS),
         st.builds(Linear, SCALES, BOUNDS),
         st.builds(Periodic, SCALES, SCALES, BOUNDS, BOUNDS),

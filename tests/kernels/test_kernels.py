@@ -11,12 +11,17 @@ from kernel_cases import CASES, rows
 from manygp import kernels
 from manygp.kernels import (
     RBF,
+    Additive,
     Constant,
     Linear,
     Matern,
+    Pairwise,
     White,
+    additive,
+    default_kernel,
+    structured_kernel,
 )
-from manygp.kernels.base import Kernel, Pair, split_noise
+from manygp.kernels.base import Kernel, Pair, metric, split_noise
 from manygp.kernels.conversion import as_kernel
 
 WITH_SKLEARN = [name for name, case in CASES.items() if case.sklearn is not None]
@@ -200,6 +205,55 @@ def test_one_length_scale_per_column_is_required_of_every_part():
 
 
 @pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (Additive((1.0, 2.0)), "Additive has 2 length-scales but X has 3 columns"),
+        (Pairwise(1.0, (1.0, 2.0)), "Pairwise has 2 variances but X has 3 columns"),
+    ],
+)
+def test_one_number_per_column_is_required_of_kernels_of_columns(kernel, message):
+    kernel.check_columns(2)
+    with pytest.raises(ValueError, match=message):
+        kernel.check_columns(3)
+
+
+def test_pairs_of_one_column_are_refused():
+    with pytest.raises(ValueError, match="Pairwise needs two columns or more"):
+        (Additive() + Pairwise()).check_columns(1)
+
+
+@pytest.mark.parametrize("kind", [Additive, Pairwise])
+def test_blocks_of_rows_make_the_same_matrix(kind, monkeypatch):
+    X, K_bar = rows(100, 3), np.random.default_rng(3).normal(size=(100, 100))
+    kernel = kind((0.4, 0.9, 2.1), (0.5, 2.0, 0.02))
+    K, gradient = kernel(X), kernel.pullback(X, K_bar)
+    monkeypatch.setattr(additive, "BLOCK", 1)
+    assert_equal(kernel(X), K)
+    assert_equal(kernel(X, X), K)
+    np.testing.assert_allclose(kernel.pullback(X, K_bar), gradient, rtol=1e-10)
+
+
+def test_metric_ignores_columns_without_variance():
+    of_columns = metric(Additive((0.5, 0.1), (4.0, 1e-12)) + White(), 2)
+    np.testing.assert_allclose(of_columns, [4.0, 1e-5])
+    of_pairs = metric(Pairwise(0.5, (4.0, 1.0, 1e-12)), 3)
+    np.testing.assert_allclose(of_pairs, [4.0, 4.0, 0.0], atol=1e-5)
+
+
+@pytest.mark.parametrize("n_features", [2, 7])
+def test_terms_of_the_structured_kernel_start_with_the_variance_of_two_targets(n_features):
+    kernel = structured_kernel(n_features, np.linspace(0.1, 0.3, n_features))
+    kernel.check_columns(n_features)
+    np.testing.assert_allclose(kernel.left.diag(np.zeros((1, n_features))), 2.0)
+    low, high = kernel.bounds.T
+    assert np.all((low < kernel.theta) & (kernel.theta < high))
+
+
+def test_structured_kernel_of_one_column_is_the_default():
+    assert structured_kernel(1, 0.2) == default_kernel(1, 0.2)
+
+
+@pytest.mark.parametrize(
     "make",
     [
         lambda: RBF(-1.0),
@@ -211,6 +265,8 @@ def test_one_length_scale_per_column_is_required_of_every_part():
         lambda: RBF(1.0, (0.0, 1.0)),
         lambda: RBF(1.0, "free"),
         lambda: Matern(nu=2.0),
+        lambda: Additive(nu=2.0),
+        lambda: Pairwise(1.0, (1.0, 0.0)),
     ],
 )
 def test_impossible_hyperparameters_are_refused(make):

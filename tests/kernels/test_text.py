@@ -11,9 +11,11 @@ import pytest
 
 from manygp.kernels import (
     RBF,
+    Additive,
     Constant,
     Linear,
     Matern,
+    Pairwise,
     Periodic,
     Product,
     RationalQuadratic,
@@ -37,6 +39,8 @@ SCALARS = {
     RationalQuadratic: ("length_scale", "alpha"),
     RBF: ("length_scale",),
     Matern: ("length_scale",),
+    Additive: ("length_scale", "variance"),
+    Pairwise: ("length_scale", "variance"),
 }
 
 
@@ -59,9 +63,10 @@ def random_kernel(rng, depth):
     for name in SCALARS[kind]:
         settings[name] = random_number(rng)
         settings[f"{name}_bounds"] = random_bounds(rng)
-    if kind in (RBF, Matern, RationalQuadratic) and rng.random() < 0.5:
-        settings["length_scale"] = tuple(random_number(rng) for _ in range(rng.integers(1, 5)))
-    if kind is Matern:
+    for name in kind.per_column:
+        if rng.random() < 0.5:
+            settings[name] = tuple(random_number(rng) for _ in range(rng.integers(1, 5)))
+    if kind in (Matern, Additive, Pairwise):
         settings["nu"] = rng.choice([0.5, 1.5, 2.5])  # a NumPy number, as users have them
     return kind(**settings)
 
@@ -124,6 +129,8 @@ def test_a_text_is_plain_and_readable():
         ("Product(left=Periodic(1, 2), right=RationalQuadratic(alpha=3))",
          Periodic(1.0, 2.0) * RationalQuadratic(alpha=3.0)),
         ("White(0, 'fixed')", White(0.0, "fixed")),
+        ("Additive((1, 2), 3, nu=1.5)", Additive((1.0, 2.0), 3.0, nu=1.5)),
+        ("2 * Pairwise(1, (2, 3))", 2 * Pairwise(1.0, (2.0, 3.0))),
     ],
 )  # fmt: skip
 def test_what_people_write_is_read(text, kernel):
@@ -228,6 +235,10 @@ MALFORMED = [
     "Constant((1, 2))",
     "White((1, 2))",
     "Linear((1, 2))",
+    "Additive(1, 0)",
+    "Pairwise(nu=(1, 2))",
+    "Additive(1, 1, (1, 2), 3)",
+    "ByColumn()",
     "Periodic((1, 2))",
     "Periodic(1, (1, 2), (1, 2), (1, 2))",
     "RationalQuadratic(1, (1, 2), 'fixed')",
@@ -390,6 +401,11 @@ NO_NOISE = White(0.0, "fixed")
         (RBF(123456.0, (1e-3, 1e9)), "RBF(length_scale=1.23e+05)", "RBF"),
         (RationalQuadratic((2.0,), 1 / 3), "RationalQuadratic(length_scale=[2], alpha=0.333)",
          "RationalQuadratic"),
+        (Additive((0.5, 2.0), 0.1) + White(0.1),
+         "Additive(length_scale=[0.5, 2], variance=0.1, nu=2.5) + White(0.1)",
+         "Additive(nu=2.5) + White"),
+        (2 * Pairwise(1.0, (1.0, 2.0), nu=1.5),
+         "2 * Pairwise(length_scale=1, variance=[1, 2], nu=1.5)", "Constant * Pairwise(nu=1.5)"),
         (Periodic(1.0, 2.0), "Periodic(length_scale=1, period=2)", "Periodic"),
         (Matern(nu=np.float64(1.5)), "Matern(length_scale=1, nu=1.5)", "Matern(nu=1.5)"),
         (Linear(np.float32(0.1)) * 3, "Linear(offset=0.1) * 3", "Linear * Constant"),

@@ -21,7 +21,17 @@ from sklearn.gaussian_process import kernels as sk
 
 import manygp
 from manygp import ManyGPRegressor
-from manygp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
+from manygp.kernels import (
+    RBF,
+    Additive,
+    Constant,
+    Linear,
+    Matern,
+    Pairwise,
+    Periodic,
+    RationalQuadratic,
+    White,
+)
 from manygp.rules.aggregation import AGGREGATIONS, rbcm
 from manygp.rules.calibration import Information
 from manygp.rules.labels import LABELS
@@ -81,6 +91,8 @@ KERNELS = {
     "RationalQuadratic": RationalQuadratic(0.5, 2.0) + White(0.1),
     "Linear": Linear(0.5) + White(0.1),
     "Periodic": Periodic(1.0, 3.0) + White(0.1),
+    "Additive": Additive((0.5, 0.4), (0.3, 0.2)) + White(0.1),
+    "Pairwise": Matern(0.5) + Additive(0.5, 0.1, nu=1.5) + Pairwise(0.5) + White(0.1),
     "Constant": Constant(0.5) + White(0.3),
     "many": White(0.1) + Linear(1.0, "fixed") * (RBF(0.5) + 0.5) + Matern((0.4, 0.4)),
     "fixed": FIXED,

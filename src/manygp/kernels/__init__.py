@@ -1,5 +1,6 @@
 """Covariance functions: the catalogue, what they have in common, and kernels as text."""
 
+from manygp.kernels.additive import Additive, Pairwise, structured_kernel
 from manygp.kernels.base import Constant, Kernel, NoisyKernel, Product, Sum, White
 from manygp.kernels.catalogue import (
     RBF,
@@ -14,11 +15,13 @@ from manygp.kernels.text import describe, formula, parse_kernel, write_kernel
 
 __all__ = [
     "RBF",
+    "Additive",
     "Constant",
     "Kernel",
     "Linear",
     "Matern",
     "NoisyKernel",
+    "Pairwise",
     "Periodic",
     "Product",
     "RationalQuadratic",
@@ -29,5 +32,6 @@ __all__ = [
     "describe",
     "formula",
     "parse_kernel",
+    "structured_kernel",
     "write_kernel",
 ]

@@ -60,6 +60,8 @@ class Kernel(ABC):
     """
 
     parameters: ClassVar[tuple[str, ...]] = ()
+    # Those that may hold one number per column.
+    per_column: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:

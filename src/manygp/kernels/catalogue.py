@@ -83,6 +83,7 @@ class Stationary(Kernel):
     length_scale: LengthScale
     stretch: float = 1.0
     parameters: ClassVar[tuple[str, ...]] = ("length_scale",)
+    per_column: ClassVar[tuple[str, ...]] = ("length_scale",)
 
     @abstractmethod
     def profile(self, r2: Array, work: Workspace, *, slope: bool) -> tuple[Array, Array, Array]:

@@ -57,8 +57,9 @@ def _periodic(kernel: Any, n_features: int) -> Kernel:
 def _refuse(kernel: Any, n_features: int) -> NoReturn:
     raise ValueError(
         f"the kernel {kernel!r} has no counterpart in manygp; use sums and products of Matern "
-        "(nu 0.5, 1.5, 2.5), RBF, RationalQuadratic, Linear, Periodic, Constant and White from "
-        "manygp.kernels, or of their counterparts in sklearn.gaussian_process.kernels"
+        "(nu 0.5, 1.5, 2.5), RBF, RationalQuadratic, Linear, Periodic, Additive, Pairwise, "
+        "Constant and White from manygp.kernels, or of the counterparts that most of them have "
+        "in sklearn.gaussian_process.kernels"
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from manygp.kernels.additive import Additive, Pairwise
 from manygp.kernels.base import NoisyKernel, Pair
 from manygp.kernels.catalogue import (
     RBF,
@@ -25,7 +26,6 @@ from manygp.kernels.catalogue import (
     Periodic,
     Product,
     RationalQuadratic,
-    Stationary,
     Sum,
     White,
 )
@@ -34,6 +34,7 @@ KERNELS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         RBF, Constant, Linear, Matern, Periodic, Product, RationalQuadratic, Sum, White,
+        Additive, Pairwise,
     )
 }  # fmt: skip
 # What a kernel without noise has as noise.
@@ -307,10 +308,9 @@ def _combined(kind: type[Sum | Product], left: Any, right: Any) -> Kernel:
 
 
 def _scalar(kernel: Kernel) -> Kernel:
-    """Refuse a kernel with several numbers where it needs one; length-scales may be several."""
+    """Refuse a kernel with several numbers where it needs one."""
     for name in kernel.parameters:
-        several = isinstance(getattr(kernel, name), tuple)
-        if several and not (name == "length_scale" and isinstance(kernel, Stationary)):
+        if name not in kernel.per_column and isinstance(getattr(kernel, name), tuple):
             raise ValueError(f"{type(kernel).__name__}.{name} is one number")
     return kernel
 
