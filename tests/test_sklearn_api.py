@@ -77,6 +77,7 @@ CHANGES = {
     "hyperparameters": "shared",
     "routing": 3,
     "trend": "none",
+    "prior_mean": None,
     "alpha": 0.25,
     "normalize_X": False,
     "normalize_y": False,

@@ -189,18 +189,23 @@ class Settings:
         trend = PRIOR_MEANS.get(self.prior_mean, self.trend)
         return trend if isinstance(trend, str) else ""
 
-    def trend_to_find(self, *, several: bool) -> Any:
-        """The trend as it is to be fitted: a constant if the experts see to it.
+    @property
+    def chooses_trend(self) -> bool:
+        """Whether what holds everywhere is to be found out.
 
-        "auto" chooses where experts share a kernel, the default one: a kernel of the user's own
-        is believed, and so is one for each expert. What experts have in common an aggregation
-        may model itself.
+        It is where experts share a kernel, the default one: a kernel of the user's own is
+        believed, and so is one for each expert. What experts have in common an aggregation may
+        model itself.
         """
         space = self.search_space
+        free = space.standard and space.recalibrate and not space.needs.dependence
+        return self._named_trend == "auto" and free and space.shrinkages[0] != 0.0
+
+    def trend_to_find(self, *, several: bool) -> Any:
+        """The trend as it is to be fitted: a constant where the experts see to it."""
         if self._named_trend != "auto":
             return self._named_trend or self.trend
-        free = space.standard and space.recalibrate and not space.needs.dependence
-        return "auto" if several and free and space.shrinkages[0] != 0.0 else "constant"
+        return "auto" if several and self.chooses_trend else "constant"
 
     @cached_property
     def search_space(self) -> SearchSpace:

@@ -6,7 +6,7 @@ A rule maps ExpertPredictions to ratios (M, N) in (0, 1] of the experts' varianc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -120,5 +120,7 @@ class Recalibration:
         """Nowhere is far."""
         return np.zeros_like(unknown)
 
+
+Correction: TypeAlias = VarianceCurve | Recalibration
 
 CALIBRATIONS: dict[str, Calibration] = {"information": Information(), "none": none}

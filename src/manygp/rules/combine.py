@@ -12,7 +12,7 @@ from manygp.rules.aggregation import AGGREGATIONS, normalise
 from manygp.rules.calibration import (
     CALIBRATIONS,
     FARTHEST_VARIANCE,
-    Recalibration,
+    Correction,
     VarianceCurve,
     none,
 )
@@ -50,7 +50,7 @@ class PredictionRules(NamedTuple):
     weighting: Weighting
     calibration: Calibration
     aggregation: Aggregation
-    recalibration: VarianceCurve | Recalibration = VarianceCurve()
+    recalibration: Correction = VarianceCurve()
     nearest: int | None = None
 
     @classmethod
@@ -96,10 +96,13 @@ class PredictionRules(NamedTuple):
     def _far_from_data(
         self, means: Array, variance: Array, noise: Array, far: Array
     ) -> tuple[Array, Array, Array]:
-        """The answer, moved by the share `far` (N,) to the distribution of the targets."""
+        """The answer, moved by the share `far` (N,) to the distribution of the targets.
+
+        Nowhere is its variance larger than it may be far from all data.
+        """
         total = variance + noise
         there = np.clip(total, 1.0, FARTHEST_VARIANCE)
-        moved = variance + far * (there - total)
+        moved = np.minimum(variance + far * (there - total), FARTHEST_VARIANCE - noise)
         return (1 - far) * means, np.maximum(moved, SMALLEST_SHARE * total), noise
 
     def unknown(self, by_target: list[ExpertPredictions]) -> Array:

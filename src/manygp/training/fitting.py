@@ -160,7 +160,13 @@ def fit_kernels(
     tolerance = TOLERANCE_SINGLE if single else TOLERANCE_SHARED if held else TOLERANCE
     if held:
         tasks = [Task(rows, starts[:1]) for rows, starts in tasks]
-    objective = Objective(kernel, precision, tolerance)
+    return fit_tasks(data, tasks, Objective(kernel, precision, tolerance), run, single=single)
+
+
+def fit_tasks(
+    data: TrainingData, tasks: list[Task], objective: Objective, run: Run, *, single: bool = False
+) -> list[KernelFit]:
+    """The kernel of each expert by an objective; `single` if it has all threads to itself."""
     workers = 1 if single else n_workers(run.n_jobs)
     limit = not (single and len(tasks[0].rows) > MANY_ROWS)
 
@@ -171,7 +177,7 @@ def fit_kernels(
     if run.checkpoint is not None:
         common = key_of(data.Y, *objective)
         keys = [key_of(common, *task) for task in tasks]
-        fits = _resumed(fit, tasks, keys, kernel, run.checkpoint)
+        fits = _resumed(fit, tasks, keys, objective.kernel, run.checkpoint)
     return list(fits if run.progress is None else run.progress(fits, len(tasks)))
 
 

@@ -33,6 +33,7 @@ from manygp.training.fitting import (
 )
 from manygp.training.repeats import Repeats, find_repeats, with_noise_floor
 from manygp.training.search import prefers, select
+from manygp.training.single import or_structured
 from manygp.training.trends import Prospect, choose, prospects, start_kernel
 
 
@@ -145,6 +146,8 @@ def train(
     context = _Context(data, prospect, settings, space, plan, rng, run)
     builder, kernels = _best_builder(context, prepared.kernel_of(prospect), deadline)
     found = select(builder, space, rng, (*compared, *kernels), deadline)
+    if settings.chooses_trend and deadline == np.inf:
+        found = or_structured(found, data, prepared.kernel.noise, space, run)
     single = found.committee.is_single
     return FittedModel(
         settings=settings,

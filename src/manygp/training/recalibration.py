@@ -16,7 +16,7 @@ from scipy.optimize import isotonic_regression
 from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.distribution import DEGREES, student_nll, unit_variance
 from manygp.findings import Alternative
-from manygp.rules.calibration import VarianceCurve
+from manygp.rules.calibration import Correction, VarianceCurve
 
 # The smallest and largest scale of variances that is believed.
 SCALES = (1e-6, 1e6)
@@ -28,7 +28,7 @@ PSEUDO_ROWS = 5.0
 # A block's variance is at least this share of the scaled one.
 SMALLEST_SHARE = 1e-6
 CROSS_FOLDS = 5
-# Standard errors of its gain that the more flexible of two corrections must gain.
+# Standard errors of its gain that the more flexible of two choices must gain.
 NEAR_TIE = 0.5
 # Where everything is unknown about some row that was left out, nowhere is farther.
 MOST_UNKNOWN = 1 - 1e-6
@@ -58,7 +58,7 @@ class LeftOutErrors(NamedTuple):
         """Some of the rows."""
         return LeftOutErrors(*(array[..., rows] for array in self))
 
-    def conformity(self, curve: VarianceCurve) -> Array:
+    def conformity(self, curve: Correction) -> Array:
         """Sorted |y - mean| / std with a correction: (t, N)."""
         return np.sort(np.sqrt(self.squares / self.total(curve)), axis=-1)
 
@@ -67,7 +67,13 @@ class LeftOutErrors(NamedTuple):
         total = self.total(curve)
         return float(np.mean(0.5 * (np.log(2 * np.pi * total) + self.squares / total)))
 
-    def total(self, curve: VarianceCurve) -> Array:
+    def row_nll(self, curve: Correction) -> Array:
+        """That of each row, on average over targets: (N,)."""
+        total = self.total(curve)
+        found: Array = 0.5 * (np.log(2 * np.pi * total) + self.squares.mean(axis=0) / total)
+        return found
+
+    def total(self, curve: Correction) -> Array:
         """Corrected variances, known noise included: (N,)."""
         return curve(self.variance) * self.variance + self.alpha
 
@@ -121,15 +127,22 @@ def recalibrate(errors: LeftOutErrors, alternatives: list[Alternative]) -> Varia
     final = {name: fit(errors) for name, fit in FITS.items()}
     chosen = "none"
     for name in ("scale", "curve"):
-        gain = scores[chosen] - scores[name]
-        better = gain.mean() > NEAR_TIE * gain.std() / np.sqrt(n)
-        if better and errors.nll(final[name]) <= errors.nll(final["none"]):
+        if gains(scores[chosen], scores[name]) and errors.nll(final[name]) <= errors.nll(
+            final["none"]
+        ):
             chosen = name
     alternatives += [
         Alternative("correction", name, float(score.mean()), name == chosen)
         for name, score in scores.items()
     ]
     return final[chosen]
+
+
+def gains(incumbent: Array, challenger: Array, near_tie: float = NEAR_TIE) -> bool:
+    """Whether the mean NLL of rows falls by more than some standard errors of that gain."""
+    gain = incumbent - challenger
+    with np.errstate(over="ignore"):
+        return bool(gain.mean() > near_tie * gain.std() / np.sqrt(len(gain)))
 
 
 def _cross_fitted(errors: LeftOutErrors, folds: IndexArray, name: str) -> Array:

@@ -12,19 +12,13 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, Query
 from manygp.findings import Alternative, CalibrationReport, Shrinkage
-from manygp.gp.expert import condition, predict_expert
-from manygp.kernels.base import Workspace
-from manygp.rules.calibration import VarianceCurve, none
+from manygp.rules.calibration import VarianceCurve
 from manygp.rules.combine import PredictionRules
 from manygp.rules.records import ExpertPredictions
 from manygp.settings import SearchSpace
 from manygp.training.builder import Builder, affordable
-from manygp.training.fitting import Task, fit_kernels
-from manygp.training.recalibration import (
-    LeftOutErrors,
-    farthest_known,
-    recalibrate,
-)
+from manygp.training.recalibration import farthest_known, gains, recalibrate
+from manygp.training.single import Selection, left_out_errors, select_single
 
 # Rows that are left out to compare committees, at most.
 COMPARED_ROWS = 2000
@@ -33,19 +27,10 @@ COMPARED_EXPERTS = 64
 REGIONS = 8
 # Experts learn their hyperparameters without the rows of the fold that is left out.
 FOLDS = 4
-# Rows that are left out to correct the variance, at most.
-LEARNED_ROWS = 20_000
-# A single expert of fewer rows is corrected by folds that learn their own hyperparameters, and one
-# of next to no rows not at all.
-FEW_ROWS = 2000
-FEWEST_ROWS = 2
-SINGLE_FOLDS = 10
 # The smallest and largest scale of variances that is believed when committees are compared.
 SCALES = (1e-3, 1e3)
 # Rows that choose how many experts leave a tolerated weight to the others.
 TOLERANCE_ROWS = 500
-# Standard errors of its gain that the more flexible of two choices must gain.
-NEAR_TIE = 0.5
 # What the report calls the fields of the rules, and what it shows of their values.
 SHOWN_FIELDS = {"temperature": "weighting", "strength": "calibration", "nearest": "nearest"}
 
@@ -95,21 +80,6 @@ class Scores(NamedTuple):
         return nll
 
 
-class Selection(NamedTuple):
-    """The committee, how it is queried, and how that was chosen.
-
-    `conformity` (t, m) holds |y - mean| / std of m rows that were left out, sorted, for each
-    target, if they were. `honest` (t + 1, n) holds mean and std of all rows by experts that have
-    learned nothing from them, if there are any.
-    """
-
-    committee: Committee
-    rules: PredictionRules
-    conformity: Array | None = None
-    report: CalibrationReport | None = None
-    honest: Array | None = None
-
-
 def prefers(
     first: Builder, second: Builder, space: SearchSpace, rng: np.random.Generator
 ) -> tuple[bool, list[Alternative]]:
@@ -137,7 +107,7 @@ def select(
     the deadline no other committee is tried.
     """
     if builder.layout.is_single:
-        return _single(builder, space, rng)
+        return select_single(builder, space, rng)
     if space.is_fixed:
         committee = builder.committee(space.shrinkages[0], space.overlaps[0])
         return Selection(committee, space.all_rules(len(builder.layout))[0])
@@ -152,7 +122,7 @@ def select(
         scores = score(builder, space, search.left_out, best)
     rules = scores.rules[scores.best]
     alternatives += _neighbouring_rules(scores, rules)
-    errors = _left_out_errors(committee, builder, rules, rng)
+    errors = left_out_errors(committee, builder, rules, rng)
     curve = VarianceCurve()
     if space.recalibrate:
         curve = recalibrate(errors, alternatives)
@@ -168,74 +138,7 @@ def select(
         ),
     }
     report = CalibrationReport(chosen, (*kernels, *alternatives), scores.nll.shape[1])
-    rules = rules._replace(recalibration=curve)
-    return Selection(committee, rules, errors.conformity(curve), report)
-
-
-def _left_out_errors(
-    committee: Committee, builder: Builder, rules: PredictionRules, rng: np.random.Generator
-) -> LeftOutErrors:
-    """What the final committee predicts for rows of all experts, each left out."""
-    data = builder.data
-    rows = np.sort(rng.permutation(len(data.X))[:LEARNED_ROWS])
-
-    def answers(records: list[ExpertPredictions]) -> tuple[Array, Array, Array]:
-        means, variance, noise = rules.combine(records)
-        return means, variance + noise, rules.unknown(records)
-
-    query = Query(data.X[rows], rules.nearest, rows, covariances=rules.needs.covariances)
-    means, variance, unknown = committee.map_blocks(answers, query, builder.run.n_jobs)
-    return LeftOutErrors((data.targets[rows].T - means) ** 2, variance, data.alpha[rows], unknown)
-
-
-def _single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -> Selection:
-    """A single expert: it has no rules to choose, but its variance can be corrected.
-
-    A kernel of the user's own is believed: the model then is scikit-learn's.
-    """
-    committee = builder.committee(0.0, 0.0)
-    rules = space.first_rules._replace(nearest=None)
-    if not space.recalibrate:
-        return Selection(committee, rules)
-    rules = rules._replace(calibration=none)
-    n = len(builder.data.X)
-    if not space.standard or not n >= FEWEST_ROWS or len(committee) > 1:
-        return Selection(committee, rules)
-    means = None
-    if n < FEW_ROWS and builder.data.trend is None:
-        means, errors = _fold_errors(builder, rng)
-    else:
-        errors = _left_out_errors(committee, builder, rules, rng)
-    alternatives: list[Alternative] = []
-    curve = replace(recalibrate(errors, alternatives), known=farthest_known(errors))
-    correction = next(one.value for one in alternatives if one.chosen)
-    report = CalibrationReport({"correction": correction}, tuple(alternatives), n)
-    rules = rules._replace(recalibration=curve)
-    honest = None if means is None else np.vstack([means, np.sqrt(errors.total(curve))])
-    return Selection(committee, rules, errors.conformity(curve), report, honest)
-
-
-def _fold_errors(builder: Builder, rng: np.random.Generator) -> tuple[Array, LeftOutErrors]:
-    """Means (t, n) and errors of experts that have learned nothing at all from the row."""
-    data, run = builder.data, builder.run
-    n = len(data.X)
-    folds = np.array_split(rng.permutation(n), min(n, SINGLE_FOLDS))
-    rest = [np.setdiff1d(np.arange(n), fold) for fold in folds]
-    tasks = [Task(rows, builder.starts[0][:1]) for rows in rest]
-    fits = fit_kernels(data, tasks, builder.kernel, 0.0, run)
-    found = []
-    for fold, rows, fit in zip(folds, rest, fits, strict=True):
-        expert = condition(data, rows, rows[:0], fit, exact=True)
-        said = predict_expert(expert, data.X[fold], Workspace(), with_variance=True)
-        squares = (data.Y[fold] - said.mean).T ** 2
-        total, alpha = said.variance + expert.noise_variance, data.alpha[fold]
-        unknown = said.variance / said.prior_variance
-        found.append((said.mean.T, squares, total, alpha, unknown))
-    in_order = np.argsort(np.concatenate(folds))
-    means, *errors = (
-        np.concatenate(one, axis=-1)[..., in_order] for one in zip(*found, strict=True)
-    )
-    return means, LeftOutErrors(*errors)
+    return Selection(committee, rules._replace(recalibration=curve), errors, report)
 
 
 class _Search:
@@ -360,13 +263,6 @@ def _scores(
     scale = np.clip(ratio.mean(axis=1), *SCALES)[:, None] if rescale else 1.0
     nll = 0.5 * (np.log(2 * np.pi * variance * scale) + ratio / scale)
     return Scores(rules, nll, squares, variance)
-
-
-def gains(incumbent: Array, challenger: Array, near_tie: float = NEAR_TIE) -> bool:
-    """Whether the mean NLL of rows falls by more than some standard errors of that gain."""
-    gain = incumbent - challenger
-    with np.errstate(over="ignore"):
-        return bool(gain.mean() > near_tie * gain.std() / np.sqrt(len(gain)))
 
 
 def _sufficient(

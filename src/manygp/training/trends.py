@@ -19,7 +19,8 @@ from manygp.rules.partition import balltree
 from manygp.settings import SearchSpace
 from manygp.training.builder import Builder
 from manygp.training.fitting import Run, fit_shared, random_blocks, starts_of
-from manygp.training.search import COMPARED_ROWS, Candidate, LeftOut, gains, score
+from manygp.training.recalibration import gains
+from manygp.training.search import COMPARED_ROWS, Candidate, LeftOut, score
 from manygp.trend import ridge as additive
 from manygp.trend.linear import Form, fit_linear, rows_under
 from manygp.trend.regressors import fit_folds

@@ -1,0 +1,208 @@
+"""A single expert: which kernel it has, and by how much its variance is to be corrected.
+
+With few rows the folds that are left out learn their own hyperparameters: the expert knows every
+row through these, so that leave-one-out alone would promise too much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from manygp.arrays import Array
+from manygp.committee.committee import Committee, Query
+from manygp.committee.layout import Layout
+from manygp.findings import Alternative, CalibrationReport
+from manygp.gp.expert import condition, predict_expert
+from manygp.gp.likelihood import TrainingData
+from manygp.kernels.additive import structured_kernel
+from manygp.kernels.base import NoisyKernel, White, Workspace, split_noise
+from manygp.kernels.catalogue import default_kernel
+from manygp.rules.calibration import none
+from manygp.rules.combine import PredictionRules
+from manygp.rules.records import ExpertPredictions
+from manygp.settings import SearchSpace
+from manygp.training.builder import Builder
+from manygp.training.fitting import TOLERANCE, Objective, Run, Task, fit_tasks
+from manygp.training.recalibration import LeftOutErrors, farthest_known, gains, recalibrate
+
+# Rows that are left out to correct the variance, at most.
+LEARNED_ROWS = 20_000
+# A single expert of fewer rows is corrected by folds that learn their own hyperparameters, and one
+# of next to no rows not at all.
+FEW_ROWS = 2000
+FEWEST_ROWS = 2
+FOLDS = 10
+# From and to this many rows a kernel with a function of each column and pair of columns is tried.
+STRUCTURED_ROWS = (50, 1000)
+# Relative improvements of its likelihood at which fits stop: of all rows, and of folds.
+TOLERANCE_STRUCTURED = 1e-5
+TOLERANCE_FOLDS = 1e-4
+
+
+class Selection(NamedTuple):
+    """The committee, how it is queried, and how that was chosen.
+
+    Attributes
+    ----------
+    committee : Committee
+    rules : PredictionRules
+    errors : LeftOutErrors or None
+        What the committee, uncorrected, predicted for rows that were left out.
+    report : CalibrationReport or None
+    honest : ndarray of shape (t + 1, n), or None
+        Mean and std of all rows by experts that have learned nothing from them.
+    """
+
+    committee: Committee
+    rules: PredictionRules
+    errors: LeftOutErrors | None = None
+    report: CalibrationReport | None = None
+    honest: Array | None = None
+
+    @property
+    def conformity(self) -> Array | None:
+        """|y - mean| / std of the rows that were left out, sorted, for each target: (t, m)."""
+        if self.errors is None:
+            return None
+        return self.errors.conformity(self.rules.recalibration)
+
+    def row_nll(self) -> Array:
+        """Negative log-likelihood of each row that was left out: (N,)."""
+        assert self.errors is not None
+        return self.errors.row_nll(self.rules.recalibration)
+
+
+def left_out_errors(
+    committee: Committee, builder: Builder, rules: PredictionRules, rng: np.random.Generator
+) -> LeftOutErrors:
+    """What the final committee predicts for rows of all experts, each left out."""
+    data = builder.data
+    rows = np.sort(rng.permutation(len(data.X))[:LEARNED_ROWS])
+
+    def answers(records: list[ExpertPredictions]) -> tuple[Array, Array, Array]:
+        means, variance, noise = rules.combine(records)
+        return means, variance + noise, rules.unknown(records)
+
+    query = Query(data.X[rows], rules.nearest, rows, covariances=rules.needs.covariances)
+    means, variance, unknown = committee.map_blocks(answers, query, builder.run.n_jobs)
+    return LeftOutErrors((data.targets[rows].T - means) ** 2, variance, data.alpha[rows], unknown)
+
+
+def select_single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -> Selection:
+    """A single expert: it has no rules to choose, but its variance can be corrected.
+
+    A kernel of the user's own is believed: the model then is scikit-learn's.
+    """
+    committee = builder.committee(0.0, 0.0)
+    rules = space.first_rules._replace(nearest=None)
+    if not space.recalibrate:
+        return Selection(committee, rules)
+    rules = rules._replace(calibration=none)
+    n = len(builder.data.X)
+    if not space.standard or not n >= FEWEST_ROWS or len(committee) > 1:
+        return Selection(committee, rules)
+    means = None
+    if n < FEW_ROWS and builder.data.trend is None:
+        means, errors = _fold_errors(builder, TOLERANCE, rng)
+    else:
+        errors = left_out_errors(committee, builder, rules, rng)
+    return _corrected(committee, rules, errors, means)
+
+
+def _corrected(
+    committee: Committee, rules: PredictionRules, errors: LeftOutErrors, means: Array | None
+) -> Selection:
+    """The single expert with the correction that rows teach which were left out."""
+    alternatives: list[Alternative] = []
+    curve = replace(recalibrate(errors, alternatives), known=farthest_known(errors))
+    correction = next(one.value for one in alternatives if one.chosen)
+    n = len(errors.variance)
+    report = CalibrationReport({"correction": correction}, tuple(alternatives), n)
+    honest = None if means is None else np.vstack([means, np.sqrt(errors.total(curve))])
+    return Selection(committee, rules._replace(recalibration=curve), errors, report, honest)
+
+
+def or_structured(
+    found: Selection, data: TrainingData, noise: White, space: SearchSpace, run: Run
+) -> Selection:
+    """What was found, or one expert on all rows with a structured kernel if that is better.
+
+    Parameters
+    ----------
+    found : Selection
+        Of the same rows, all of which were left out in turn.
+    data : TrainingData
+        Without a trend.
+    noise : White
+        Where the noise starts from, and its bounds.
+    space : SearchSpace
+    run : Run
+    """
+    n, d = data.X.shape
+    fewest, most = STRUCTURED_ROWS
+    if found.errors is None or found.report is None or not fewest <= n <= most or d == 1:
+        return found
+    data = data._replace(constant_mean=False)
+    likelihood, spread = data.likelihood(np.arange(n)), data.X.std(axis=0)
+    best = {}
+    for name, kernel in (
+        ("default", default_kernel(d, spread)), ("structured", structured_kernel(d, spread)),
+    ):  # fmt: skip
+        start = NoisyKernel(split_noise(kernel).signal, noise)
+        free = np.zeros(start.n_free)
+        task = Task(np.arange(n), start.theta[None])
+        objective = Objective(start, free, TOLERANCE_STRUCTURED)
+        (fit,) = fit_tasks(data, [task], objective, run._replace(progress=None), single=True)
+        best[name] = fit.kernel, likelihood.posterior(fit.kernel).log_likelihood
+    (plain, before), (kernel, after) = best.values()
+    if after - before < kernel.n_free - plain.n_free:  # what chance would gain, and more
+        return found
+    layout = Layout.of(data.X, [np.arange(n)], np.ones(d))
+    builder = Builder(data, layout, kernel, [kernel.theta[None]], None, run)
+    means, errors = _fold_errors(builder, TOLERANCE_FOLDS, np.random.default_rng(0))
+    rules = space.first_rules._replace(nearest=None, calibration=none)
+    other = _corrected(builder.committee(np.inf, 0.0), rules, errors, means)
+    return _better(found, other)
+
+
+def _better(found: Selection, other: Selection) -> Selection:
+    """The one that predicts the rows better that were left out, and how they were compared."""
+    before, after = found.row_nll(), other.row_nll()
+    is_better = gains(before, after)
+    compared = (
+        Alternative("structure", "local", float(before.mean()), not is_better),
+        Alternative("structure", "global", float(after.mean()), is_better),
+    )
+    best = other if is_better else found
+    assert best.report is not None
+    alternatives = (*compared, *best.report.alternatives)
+    return best._replace(report=best.report._replace(alternatives=alternatives))
+
+
+def _fold_errors(
+    builder: Builder, tolerance: float, rng: np.random.Generator
+) -> tuple[Array, LeftOutErrors]:
+    """Means (t, n) and errors of experts that have learned nothing at all from the row."""
+    data, run = builder.data, builder.run
+    n = len(data.X)
+    folds = np.array_split(rng.permutation(n), min(n, FOLDS))
+    rest = [np.setdiff1d(np.arange(n), fold) for fold in folds]
+    tasks = [Task(rows, builder.starts[0][:1]) for rows in rest]
+    objective = Objective(builder.kernel, np.zeros(builder.kernel.n_free), tolerance)
+    fits = fit_tasks(data, tasks, objective, run)
+    found = []
+    for fold, rows, fit in zip(folds, rest, fits, strict=True):
+        expert = condition(data, rows, rows[:0], fit, exact=True)
+        said = predict_expert(expert, data.X[fold], Workspace(), with_variance=True)
+        squares = (data.Y[fold] - said.mean).T ** 2
+        total, alpha = said.variance + expert.noise_variance, data.alpha[fold]
+        unknown = said.variance / said.prior_variance
+        found.append((said.mean.T, squares, total, alpha, unknown))
+    in_order = np.argsort(np.concatenate(folds))
+    means, *errors = (
+        np.concatenate(one, axis=-1)[..., in_order] for one in zip(*found, strict=True)
+    )
+    return means, LeftOutErrors(*errors)
