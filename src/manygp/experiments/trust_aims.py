@@ -22,6 +22,9 @@ MANY_TRAINING_ROWS = 2_000
 MANY_TEST_ROWS = 5_000
 # Training rows of an optimisation that begins.
 HANDFUL = 12
+HANDFUL_TASKS = {f"rows-{n}" for n in FEW_ROWS if n <= HANDFUL}
+# Tasks of several simulations, whose rows are not independent.
+SEVERAL_DRAWS = {f"rows-{n}" for n, draws in FEW_ROWS.items() if draws > 1}
 # Scores in which calibration must not do harm.
 HARMLESS = ("nll", "crps", "ence")
 INTERVALS = {"interval": "conformal", "coverage_90": "of the distribution"}
@@ -44,23 +47,10 @@ def aims(results: list[Result]) -> list[Aim]:
     """All aims, judged by what is there of the results."""
     every = [result for result in results if is_scored(result)]
     own = [r for r in every if r["model"] == "manygp" and r["seed"] == 0]
-    pol = [r for r in own if r["task"] == "pol-folds"]
-    two = [r for r in pol if r["part"] in (0, 1)]
-    two = two if len(two) == 2 else []
-    protein = [r for r in own if r["task"] == "protein"]
     return [
-        _mean_below("pol, mean of folds 0 and 1: NLL", two, "nll", -2.2),
-        _mean_below("pol, mean of folds 0 and 1: log score", two, "log_score", -2.4),
-        _mean_below("pol, mean of folds 0 and 1: ENCE", two, "ence", 0.35),
-        _of_all("pol, all folds: no std above 3 times that of y", pol, _large_std),
-        _mean_below("protein, 50/50: ENCE", protein, "ence", 0.06),
-        _mean_below("protein, 50/50: log score", protein, "log_score", 0.60),
-        _paper_average(own),
-        _of_all(
-            "no NLL of the paper's tasks more than .005 worse than before",
-            [r for r in own if r["task"] in NLL_BEFORE],
-            _worse_than_before,
-        ),
+        *_pol_aims([r for r in own if r["task"] == "pol-folds"]),
+        *_protein_aims([r for r in own if r["task"] == "protein"]),
+        *_paper_aims([r for r in own if r["task"] in PAPER_TASKS]),
         _of_all(
             "the log score that leave-one-out promised is that of test rows to .05 (below 2,000 "
             "training rows .15), or two standard errors if that is more",
@@ -71,13 +61,43 @@ def aims(results: list[Result]) -> list[Aim]:
         *(_decile_aim(own, field) for field in INTERVALS),
         _of_all(
             f"up to {HANDFUL} training rows the 90% interval of the distribution holds 80%",
-            [r for r in own if r["task"] in {f"rows-{n}" for n in FEW_ROWS if n <= HANDFUL}],
+            [r for r in own if r["task"] in HANDFUL_TASKS],
             lambda r: "" if r["coverage_90"] >= 0.8 else f"{100 * r['coverage_90']:.1f}%",
         ),
         _harm_aim(own, every),
         _seed_aim(every),
         Aim("fit takes at most 15% longer", None, "needs a run of the version before"),
         Aim("the paper's 21 models keep their digits", None, "tests compare them"),
+    ]
+
+
+def _pol_aims(pol: list[Result]) -> list[Aim]:
+    two = [r for r in pol if r["part"] in (0, 1)]
+    two = two if len(two) == 2 else []
+    return [
+        _mean_below("pol, mean of folds 0 and 1: NLL", two, "nll", -2.2),
+        _mean_below("pol, mean of folds 0 and 1: log score", two, "log_score", -2.4),
+        _mean_below("pol, mean of folds 0 and 1: ENCE", two, "ence", 0.35),
+        _of_all("pol, all folds: no std above 3 times that of y", pol, _large_std),
+    ]
+
+
+def _protein_aims(protein: list[Result]) -> list[Aim]:
+    return [
+        _mean_below("protein, 50/50: ENCE", protein, "ence", 0.06),
+        _mean_below("protein, 50/50: log score", protein, "log_score", 0.60),
+    ]
+
+
+def _paper_aims(rows: list[Result]) -> list[Aim]:
+    ten = rows if len(rows) == len(PAPER_TASKS) else []
+    return [
+        _mean_below("average ENCE of the ten paper tasks", ten, "ence", 0.08),
+        _of_all(
+            "no NLL of the paper's tasks more than .005 worse than before",
+            rows,
+            _worse_than_before,
+        ),
     ]
 
 
@@ -106,12 +126,6 @@ def _large_std(row: Result) -> str:
     return f"{row['largest_std']:.2f}" if row["largest_std"] > 3 else ""
 
 
-def _paper_average(own: list[Result]) -> Aim:
-    rows = [r for r in own if r["task"] in PAPER_TASKS]
-    found = rows if len(rows) == len(PAPER_TASKS) else []
-    return _mean_below("average ENCE of the ten paper tasks", found, "ence", 0.08)
-
-
 def _worse_than_before(row: Result) -> str:
     before = NLL_BEFORE[row["task"]]
     return f"{row['nll']:.3f} after {before:.3f}" if row["nll"] > before + 0.005 else ""
@@ -128,13 +142,11 @@ def _coverage_aim(own: list[Result], field: str) -> Aim:
     """That the 90% intervals hold what they promise, on all rows together."""
 
     def miss(row: Result) -> str:
-        many = row["n_scored"] >= MANY_TEST_ROWS and row["task"] not in few
-        most = 0.01 if many else 2 * max(row[f"{field}_error"], binomial(row))
+        many = row["n_scored"] >= MANY_TEST_ROWS and row["task"] not in SEVERAL_DRAWS
+        most = 0.01 if many else 2 * max(row[f"{field}_error"], _binomial_error(row))
         return f"{100 * row[field]:.1f}%" if abs(row[field] - 0.9) > most else ""
 
-    few = {f"rows-{n}" for n, draws in FEW_ROWS.items() if draws > 1}
-    handful = {f"rows-{n}" for n in FEW_ROWS if n <= HANDFUL}
-    rows = [r for r in own if field in r and r["task"] not in handful]
+    rows = [r for r in own if field in r and r["task"] not in HANDFUL_TASKS]
     text = (
         f"90% intervals, {INTERVALS[field]}: within 1 point with 5,000 or more test rows, within "
         "two standard errors otherwise"
@@ -142,7 +154,7 @@ def _coverage_aim(own: list[Result], field: str) -> Aim:
     return _of_all(text, rows, miss)
 
 
-def binomial(row: Result) -> float:
+def _binomial_error(row: Result) -> float:
     """The standard error of a coverage of 90% if rows are independent."""
     return float(np.sqrt(0.9 * 0.1 / row["n_scored"]))
 
@@ -157,8 +169,7 @@ def _decile_aim(own: list[Result], field: str) -> Aim:
         chance = worst >= 0.85 - 2 * np.sqrt(0.85 * 0.15 / (row["n_scored"] / 10))
         return f"{100 * worst:.1f}%" + (" (within two standard errors)" if chance else "")
 
-    handful = {f"rows-{n}" for n in FEW_ROWS if n <= HANDFUL}
-    rows = [r for r in own if field in r and r["task"] not in handful]
+    rows = [r for r in own if field in r and r["task"] not in HANDFUL_TASKS]
     text = f"90% intervals, {INTERVALS[field]}: at least 85% in the worst decile of std"
     return _of_all(text, rows, miss)
 
