@@ -54,8 +54,8 @@ def read_table_file(
 ) -> tuple[Array, Array]:
     """Inputs (n, d) and targets (n,) of a table, without the rows whose target is missing.
 
-    Categories are encoded as by `manygp.tables.Encoding`. The file is looked for in `folder`, or else in
-    the folder that the environment variable MANYGP_DATA names.
+    Categories are encoded as by `manygp.tables.Encoding`. The file is looked for in `folder`, or
+    else in the folder that the environment variable MANYGP_DATA names.
     """
     from manygp.tables.base import Batch, is_missing
     from manygp.tables.encoding import Column, Encoding
