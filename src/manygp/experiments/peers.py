@@ -42,9 +42,8 @@ def answer_of(model: ManyGPRegressor, fit_seconds: float, X_test: Array) -> Answ
     (mean, std), seconds = timed(lambda: model.predict(X_test, return_std=True))
     report = model.calibration_report_
     chosen = {} if report is None else report.chosen
-    n_rows = len(model.model_.training_rows()[0])
     interval = None
-    if n_rows >= FEWEST_CONFORMAL:
+    if len(model.model_.committee.training_data().X) >= FEWEST_CONFORMAL:
         interval = model.predict_interval(X_test, INTERVAL_LEVEL)
     distribution = model.model_.distribution_of(mean, std)
     note = ", ".join(_choice_texts(chosen))
