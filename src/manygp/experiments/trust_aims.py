@@ -166,7 +166,8 @@ def _decile_aim(own: list[Result], field: str) -> Aim:
         worst = min(row[f"{field}_decile_{k}"] for k in range(1, 11))
         if worst >= 0.85:
             return ""
-        chance = worst >= 0.85 - 2 * np.sqrt(0.85 * 0.15 / (row["n_scored"] / 10))
+        error = np.sqrt(10) * max(row[f"{field}_error"], _binomial_error(row))
+        chance = worst >= 0.85 - 2 * error
         return f"{100 * worst:.1f}%" + (" (within two standard errors)" if chance else "")
 
     rows = [r for r in own if field in r and r["task"] not in HANDFUL_TASKS]
