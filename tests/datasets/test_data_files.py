@@ -11,7 +11,8 @@ import pytest
 from data_folder import HOME
 from manygp import datasets
 from manygp.datasets import files
-from manygp.datasets.files import DATA_FILES, DataFile
+from manygp.datasets.files import DATA_FILES, FOLD_FILES, DataFile
+from manygp.datasets.table_files import TABLE_FILES, TableData
 
 TEXT = "\n".join(f"{i},{i % 3},{0.5 * i}" for i in range(10)).encode() + b"\n"
 STD = float(np.std(0.5 * np.arange(10)))
@@ -115,6 +116,94 @@ def test_a_failed_download_leaves_nothing_behind(toy, shop, monkeypatch, text):
     with pytest.raises(FileNotFoundError, match=r"could not be downloaded.*the toy shop"):
         datasets.load("toy")
     assert not any(files.cache_folder().iterdir())
+
+
+# Official folds.
+
+
+@pytest.fixture
+def folded(toy, tmp_path, monkeypatch):
+    """Ten folds of the toy data set: row i is a test row of fold i."""
+    text = "\n".join(",".join(str(int(i == j)) for j in range(10)) for i in range(10)).encode()
+    monkeypatch.setitem(FOLD_FILES, "toy", hashlib.sha256(text).hexdigest())
+    put(tmp_path)
+    (tmp_path / "toy.folds.csv.gz").write_bytes(gzip.compress(text))
+    return tmp_path
+
+
+def test_a_fold_tests_its_rows_and_scales_with_the_others(folded):
+    parts = datasets.official_fold("toy", 9, folded)
+    y = 0.5 * np.arange(10)
+    assert parts.X_train.shape == (9, 2)
+    assert parts.y_test == pytest.approx((y[9:] - y[:9].mean()) / y[:9].std())
+    assert parts.y_scale == pytest.approx(y[:9].std())
+
+
+def test_folds_that_are_missing_or_unknown_are_named(folded, monkeypatch):
+    with pytest.raises(ValueError, match="from 0 to 9, not 10"):
+        datasets.official_fold("toy", 10, folded)
+    with pytest.raises(ValueError, match="'levy' has no official folds; kin40k, protein, pol"):
+        datasets.official_fold("levy", 0, folded)
+    with pytest.raises(
+        FileNotFoundError, match=r"toy\.folds\.csv\.gz has no download.*--data-dir"
+    ):
+        datasets.official_fold("toy", 0)
+    (folded / "toy.folds.csv.gz").unlink()
+    with pytest.raises(FileNotFoundError, match=r"toy\.folds\.csv\.gz is missing; get it from"):
+        datasets.official_fold("toy", 0, folded)
+
+
+# Tables with categories.
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """A table "shelf" of five rows, one of which has no target."""
+    text = b"size,kind,left,price\n1,b,x,10\n2,a,x,\n3,c,x,30\n4,b,x,40\n5,d,x,50\n"
+    (tmp_path / "shelf.csv.gz").write_bytes(gzip.compress(text))
+    sha = hashlib.sha256(text).hexdigest()
+    columns = {"size": "number", "kind": "category"}
+    monkeypatch.setitem(
+        TABLE_FILES, "shelf", TableData("shelf.csv.gz", "price", columns, sha, "the toy shop")
+    )
+    monkeypatch.delenv("MANYGP_DATA", raising=False)
+    return tmp_path
+
+
+def test_a_table_has_its_rows_with_a_target_and_a_column_for_each_category(shelf):
+    data = datasets.load("shelf", data_dir=shelf)
+    np.testing.assert_array_equal(data.y, [10, 30, 40, 50])
+    np.testing.assert_array_equal(data.X, [[1, 1, 0, 0], [3, 0, 1, 0], [4, 1, 0, 0], [5, 0, 0, 1]])
+
+
+def test_a_table_that_is_missing_or_altered_is_named(shelf):
+    with pytest.raises(FileNotFoundError, match=r"shelf\.csv\.gz has no download.*the toy shop"):
+        datasets.load("shelf")
+    (shelf / "shelf.csv.gz").write_bytes(gzip.compress(b"size,kind,price\n1,b,2\n"))
+    with pytest.raises(ValueError, match=r"shelf\.csv\.gz.*checksum differs.*the toy shop"):
+        datasets.load("shelf", data_dir=shelf)
+
+
+@pytest.mark.skipif(HOME is None, reason="needs the real data sets: set MANYGP_DATA")
+def test_diamonds_have_their_columns_and_categories():
+    data = datasets.load("diamonds", data_dir=HOME)
+    assert data.X.shape == (53_940, 6 + 5 + 7 + 8)
+    assert data.y.min() == 326
+
+
+@pytest.mark.skipif(HOME is None, reason="needs the real data sets: set MANYGP_DATA")
+def test_flights_have_the_rows_with_a_delay():
+    pytest.importorskip("pyarrow")
+    data = datasets.load("flights", data_dir=HOME)
+    assert data.X.shape == (327_346, 8 + 16 + 3)
+    assert np.isfinite(data.X).all()
+
+
+@pytest.mark.skipif(HOME is None, reason="needs the real data sets: set MANYGP_DATA")
+@pytest.mark.parametrize("name", FOLD_FILES)
+def test_official_folds_are_a_tenth_each(name):
+    parts = datasets.official_fold(name, 0, HOME)
+    assert len(parts.y_test) * 9 == len(parts.y_train)
 
 
 @pytest.mark.skipif(HOME is None, reason="needs the real data sets: set MANYGP_DATA")

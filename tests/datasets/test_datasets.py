@@ -161,8 +161,17 @@ def test_split_leaves_its_input_alone():
 
 def test_split_of_a_constant_feature_and_target_stays_finite():
     parts = split(Dataset("constant", np.full((10, 2), 3.0), np.full(10, 7.0)), seed=0)
-    for array in parts:
+    for array in parts[:4]:
         np.testing.assert_array_equal(array, 0.0)
+    assert parts.y_scale == 1.0
+
+
+def test_split_has_the_share_of_training_rows_that_is_asked_for():
+    data = load("ackley1d", n_rows=50)
+    parts = split(data, 0, train_share=0.8)
+    assert (len(parts.y_train), len(parts.y_test)) == (40, 10)
+    order = np.random.default_rng(0).permutation(50)
+    assert parts.y_scale == pytest.approx(data.y[order[:40]].std())
 
 
 def test_split_needs_two_rows():

@@ -6,7 +6,6 @@ import re
 import runpy
 import subprocess
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,19 +13,22 @@ import pytest
 pytest.importorskip("click")
 
 from click.testing import CliRunner
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from manygp import ManyGPRegressor, cli, datasets
+from manygp import cli, datasets
 from manygp.experiments import peers, quality
-from manygp.experiments.names import PAPER_TASKS, QUALITY_MODELS
+from manygp.experiments.answers import Answer
+from manygp.experiments.names import PAPER_TASKS, QUALITY_MODELS, QUALITY_TASKS
 from manygp.experiments.paper_plan import PaperCell
-from manygp.experiments.processes import CannotRunError
 from manygp.experiments.published import published
 from manygp.experiments.quality import QualityCell, quality_cells, quality_study
-from manygp.experiments.quality_tables import peer_table, quality_table, write_quality
+from manygp.experiments.quality_tables import (
+    distribution_table,
+    peer_table,
+    quality_table,
+    write_quality,
+)
 from manygp.experiments.study import Configuration, Store
-from manygp.metrics import coverage, ence, nll, rmse
+from manygp.metrics import coverage, crps, ence, nll, rmse
 
 STUDY = quality_study()
 CELLS = [QualityCell("levy", model, 0) for model in ("exact", "manygp", "svgp", "neighbours")]
@@ -137,7 +139,7 @@ def test_a_cell_runs_in_a_process_of_its_own(tmp_path):
     STUDY.run(store, [cell], None, lambda cell: None)
     (found,) = store.read([cell])
     data = datasets.split(datasets.load("ackley1d", 1), 1)
-    answer = peers.sklearn_gpr(data.X_train, data.y_train, data.X_test, 1)
+    answer = peers.PEERS["scikit-learn"](data.X_train, data.y_train, data.X_test, 1)
     assert [found[name] for name in cell._fields] == list(cell)
     assert found["rmse"] == pytest.approx(rmse(data.y_test, answer.mean), rel=1e-6)
     assert found["nll"] == pytest.approx(nll(data.y_test, answer.mean, answer.std), rel=1e-6)
@@ -165,7 +167,7 @@ def test_a_cell_scores_the_rows_that_were_answered(with_interval, monkeypatch):
         # Of 100 rows the last 20 are above their intervals.
         ends = (np.full(100, -9.0), np.r_[np.full(80, 9.0), np.full(20, -8.0)])
         said = (np.full(100, 0.1), np.linspace(0.5, 1.5, 100), 1.23456, 0.5, "a note")
-        return peers.Answer(*said, ends if with_interval else None)
+        return Answer(*said, ends if with_interval else None)
 
     monkeypatch.setitem(peers.PEERS, "exact", peer)
     found = quality.run_quality_cell(QualityCell("ackley1d", "exact", 3), None)
@@ -175,6 +177,8 @@ def test_a_cell_scores_the_rows_that_were_answered(with_interval, monkeypatch):
         "model": "exact",
         "seed": 3,
         **{score.__name__: pytest.approx(score(*asked)) for score in (rmse, nll, ence, coverage)},
+        "log_score": pytest.approx(nll(*asked)),
+        "crps": pytest.approx(crps(*asked)),
         "interval_coverage": pytest.approx(0.8) if with_interval else None,
         "fit_seconds": 1.235,
         "predict_seconds": 0.5,
@@ -248,8 +252,36 @@ def test_the_peer_table_shows_the_first_split_with_notes_and_gaps():
     ]
 
 
-def test_every_peer_has_a_name_for_its_column():
-    assert list(QUALITY_MODELS) == list(peers.PEERS)
+def test_the_distribution_table_shows_log_score_and_crps_where_they_were_scored():
+    scored = result("levy", "ngboost", log_score=0.61234, crps=0.123456)
+    table = distribution_table([scored, result("levy", "manygp"), failed("levy", "exact")])
+    assert table.header == ["task", "manygp", "exact GP, shared kernel", "NGBoost"]
+    assert table.rows == [["levy", "-", "-", "0.612 / 0.1235"]]
+
+
+def test_flights_are_in_minutes_beside_no_paper_and_outside_of_the_average(monkeypatch):
+    results = [result("levy", rmse=0.4), result("flights", rmse=15.0)]
+    rows = by_first(quality_table(results))
+    assert list(rows) == ["levy", "average", "flights (minutes)"]
+    assert rows["flights (minutes)"]["paper: best NLL"] == "-"
+    assert rows["average"]["manygp"].startswith("0.400")
+    data = datasets.Split(np.zeros((5, 1)), np.zeros(5), np.zeros((20, 1)), np.ones(20), 50.0)
+    monkeypatch.setattr(quality, "split_of", lambda task, seed, data_dir: data)
+    zeros = Answer(np.zeros(20), np.ones(20), 0.1, 0.1)
+    monkeypatch.setitem(peers.PEERS, "manygp", lambda *rows: zeros)
+    found, plain = (
+        quality.run_quality_cell(QualityCell(task, "manygp", 0), None)
+        for task in ("flights", "levy")
+    )
+    assert found["rmse"] == pytest.approx(50 * plain["rmse"])
+    assert found["crps"] == pytest.approx(50 * plain["crps"])
+    for score in ("nll", "log_score"):
+        assert found[score] == pytest.approx(plain[score] + np.log(50))
+    assert found["ence"] == plain["ence"]
+
+
+def test_every_column_is_a_peer():
+    assert set(QUALITY_MODELS) <= set(peers.PEERS)
 
 
 def test_results_and_tables_are_written(tmp_path):
@@ -283,7 +315,7 @@ def test_tables_without_a_score_of_this_library_average_nothing(results, tmp_pat
 
 @pytest.mark.parametrize(
     ("options", "known"),
-    [(["--tasks", "levy,nix"], PAPER_TASKS), (["--models", "nix"], QUALITY_MODELS)],
+    [(["--tasks", "levy,nix"], QUALITY_TASKS), (["--models", "nix"], QUALITY_MODELS)],
 )
 def test_the_command_lists_what_it_knows(options, known, tmp_path):
     folder = tmp_path / "r"
@@ -327,119 +359,3 @@ def test_a_missing_data_file_is_an_error_of_the_command_and_not_a_result(tmp_pat
     # With the file in place the same command is to compute the cell.
     assert STUDY.open_store(folder).missing([cell]) == [cell]
     assert "kin40k.csv.gz is missing" in shown.output
-
-
-# The peers.
-
-
-def smooth(n=120, n_test=40):
-    """A noisy function of two columns in [0, 1], standardised: X, y, X_test, y_test."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(size=(n + n_test, 2))
-    y = np.sin(6 * X[:, 0]) + np.cos(4 * X[:, 1]) + rng.normal(0, 0.1, len(X))
-    y = (y - y.mean()) / y.std()
-    return X[:n], y[:n], X[n:], y[n:]
-
-
-def check_sensible(answer, y_test):
-    assert answer.mean.shape == answer.std.shape == y_test.shape
-    assert np.isfinite(answer.mean).all()
-    assert np.isfinite(answer.std).all()
-    assert (answer.std > 0).all()
-    assert answer.fit_seconds > 0
-    assert answer.predict_seconds > 0
-    assert rmse(y_test, answer.mean) < y_test.std()
-
-
-@pytest.mark.parametrize(
-    "name", ["exact", "neighbours", "scikit-learn", *list(QUALITY_MODELS)[:3]]
-)
-def test_peers_predict_better_than_the_mean_with_a_positive_std(name, monkeypatch):
-    small = partial(ManyGPRegressor, points_per_expert=40)  # three experts, not one
-    monkeypatch.setattr(peers, "ManyGPRegressor", small)
-    monkeypatch.setattr(peers, "NEIGHBOURS", 30)
-    X, y, X_test, y_test = smooth()
-    answer = peers.PEERS[name](X, y, X_test, 0)
-    check_sensible(answer, y_test)
-    if name.startswith("manygp"):
-        lower, upper = answer.interval
-        assert (lower < upper).all()
-        assert np.mean((lower <= y_test) & (y_test <= upper)) > 0.7
-        assert re.search(r"\bnearest \d", answer.note)
-        assert ("temperature None" in answer.note) == (name != "manygp")
-    else:
-        assert answer.interval is None
-        assert answer.note == ""
-
-
-def test_this_library_with_one_expert_has_an_interval_and_notes_its_correction():
-    X, y, X_test, y_test = smooth(60)
-    answer = peers.many(X, y, X_test, 0)
-    check_sensible(answer, y_test)
-    assert answer.note.startswith("correction ")
-    assert (answer.interval[0] < answer.interval[1]).all()
-
-
-def test_an_exact_gp_is_scikit_learns_at_the_same_kernel():
-    X, y, X_test, _ = smooth()
-    found = peers.exact(X, y, X_test, 0)
-    shared = peers._shared(X, y, 0)
-    signal, noise = shared.signal, shared.noise
-    kernel = ConstantKernel(signal.left.variance) * Matern(signal.right.length_scale, nu=2.5)
-    kernel += WhiteKernel(noise.variance)
-    model = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(X, y)
-    mean, std = model.predict(X_test, return_std=True)
-    np.testing.assert_allclose(found.mean, mean, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(found.std, std, rtol=0, atol=1e-6)
-
-
-def test_more_neighbours_than_rows_are_an_exact_gp_and_fewer_are_not(monkeypatch):
-    X, y, X_test, _ = smooth(60)
-    exact = peers.exact(X, y, X_test, 0)
-    near = peers.neighbours(X, y, X_test, 0)
-    np.testing.assert_allclose(near.mean, exact.mean, atol=1e-7)
-    np.testing.assert_allclose(near.std, exact.std, atol=1e-7)
-    monkeypatch.setattr(peers, "NEIGHBOURS", 5)
-    few = peers.neighbours(X, y, X_test, 0)
-    assert (few.std > exact.std - 1e-7).all()  # who knows less is less certain
-    assert np.abs(few.mean - exact.mean).max() > 1e-3
-
-
-def test_costly_peers_answer_the_first_rows_and_scikit_learn_refuses_many(monkeypatch):
-    X, y, X_test, _ = smooth(60)
-    whole = peers.exact(X, y, X_test, 0)
-    monkeypatch.setattr(peers, "MOST_EXACT_ROWS", 8)
-    monkeypatch.setattr(peers, "MOST_LOCAL_ROWS", 8)
-    for peer in (peers.exact, peers.neighbours):
-        np.testing.assert_allclose(peer(X, y, X_test, 0).mean, whole.mean[:8], atol=1e-7)
-    with pytest.raises(CannotRunError, match="at most 8 rows"):
-        peers.sklearn_gpr(X, y, X_test, 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "library"), [("gpboost", "gpboost"), ("svgp", "torch"), ("svgp", "gpytorch")]
-)
-def test_a_library_that_is_not_installed_is_named(name, library, monkeypatch):
-    others = {"gpboost", "torch", "gpytorch"} - {library}
-    for other in others:
-        monkeypatch.setitem(sys.modules, other, object())
-    monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(CannotRunError, match=f"^{library} is not installed$"):
-        peers.PEERS[name](*smooth(60)[:3], 0)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_gpboost_predicts_better_than_the_mean_with_a_positive_std():
-    pytest.importorskip("gpboost", reason="GPBoost is not installed")
-    X, y, X_test, y_test = smooth()
-    check_sensible(peers.gpboost(X, y, X_test, 0), y_test)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_svgp_predicts_better_than_the_mean_with_a_positive_std(monkeypatch):
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    pytest.importorskip("gpytorch", reason="GPyTorch is not installed")
-    monkeypatch.setattr(peers, "SVGP_POINTS", 30)
-    monkeypatch.setattr(peers, "SVGP_STEPS", 200)
-    X, y, X_test, y_test = smooth()
-    check_sensible(peers.svgp(X, y, X_test, 0), y_test)

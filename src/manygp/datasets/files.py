@@ -1,4 +1,4 @@
-"""The paper's six real data sets: found in a folder, or downloaded once and checked."""
+"""Real data sets of numbers: found in a folder, or downloaded once and checked."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from manygp.arrays import Array
 
@@ -32,20 +33,30 @@ class DataFile(NamedTuple):
 
     def check(self, path: Path) -> Array:
         """Read the file; a ValueError names it and what is wrong."""
-        try:
-            text = gzip.decompress(path.read_bytes())
-        except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
-            raise ValueError(f"{path} is not a readable gzip file: {error}") from error
-        if hashlib.sha256(text).hexdigest() != self.sha256:
-            raise ValueError(
-                f"{path} is not the file that the benchmark was made for: its checksum differs. "
-                f"Get it again from {self.source}"
-            )
-        table = np.loadtxt(text.decode().splitlines(), delimiter=",")
+        table = _numbers(path, self.sha256, self.source)
         std = float(table[:, -1].std())
         if table.shape != (self.n_rows, self.n_features + 1) or abs(std - self.target_std) > 1e-3:
             raise ValueError(f"{path} has shape {table.shape} and a target std of {std:.4f}")
         return table
+
+
+def verify(content: bytes, path: Path, sha256: str, source: str) -> None:
+    """Refuse the content of a file that has another checksum."""
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise ValueError(
+            f"{path} is not the file that the benchmark was made for: its checksum differs. "
+            f"Get it again from {source}"
+        )
+
+
+def _numbers(path: Path, sha256: str, source: str) -> Array:
+    """The numbers of a gzipped CSV file without a header."""
+    try:
+        text = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
+        raise ValueError(f"{path} is not a readable gzip file: {error}") from error
+    verify(text, path, sha256, source)
+    return np.loadtxt(text.decode().splitlines(), delimiter=",")
 
 
 def _collected(
@@ -85,7 +96,32 @@ DATA_FILES = {
         "protein", 265, 45730, 9, 0.7730,
         "6ccb1a6bf7e7ba40febe2b8226779cb62e4ca2fa4d193bdec8538c6b5f991ec5",
     ),
+    "pol": DataFile(
+        15000, 26, 41.7244,
+        "1f4370e9c9448dc537601710d8744d3ea8f5532b93512288c27abb50120f367c",
+        "the collection treforevans/uci_datasets (data set pol)",
+        f"{COLLECTION}/pol/data.csv.gz",
+    ),
+    "wine": _collected(
+        "wine", 186, 1599, 11, 1.0653,
+        "573b29b56f82ee37960b87e0125cdc4da684611eb98536f8228ba12ed16fddf4",
+    ),
+    "housing": DataFile(
+        506, 13, 9.1880,
+        "75f3bf6e7f55f3e5cc97464f925a40797b4869a2a767ff404b94410a58362b50",
+        "the collection treforevans/uci_datasets (data set housing)",
+        f"{COLLECTION}/housing/data.csv.gz",
+    ),
 }  # fmt: skip
+
+# Official folds of data sets: checksums of the uncompressed text of `<name>.folds.csv.gz`, which
+# has a column for each fold, 1 for a test row.
+FOLD_FILES = {
+    "kin40k": "56908124080d079831505c36143ea4a6a0c635f480c0c1a07d7202063ca24acf",
+    "protein": "7745295a642503ea0ef994841cbf352492e8fbf38b37c34473bb456f3ff13703",
+    "pol": "48310e321c1299e631433261a2e3e4c9646f2ebdac613b9db5711b4d2b1e125f",
+}
+N_FOLDS = 10
 
 
 def read_data_file(name: str, folder: str | os.PathLike[str] | None = None) -> Array:
@@ -94,17 +130,52 @@ def read_data_file(name: str, folder: str | os.PathLike[str] | None = None) -> A
     The file is looked for in `folder`, or else in the folder that the environment variable
     MANYGP_DATA names, or else in a cache, into which it is downloaded once.
     """
-    chosen = folder or os.environ.get("MANYGP_DATA")
     file = DATA_FILES[name]
-    if chosen:
-        path = Path(chosen) / f"{name}.csv.gz"
+    path = named_file(f"{name}.csv.gz", folder, file.source)
+    if path is None:
+        path = cache_folder() / f"{name}.csv.gz"
         if not path.exists():
-            raise FileNotFoundError(f"{path} is missing; get it from {file.source}")
-        return file.check(path)
-    path = cache_folder() / f"{name}.csv.gz"
-    if not path.exists():
-        _download(file, path)
+            _download(file, path)
     return file.check(path)
+
+
+def read_fold(
+    name: str, fold: int, folder: str | os.PathLike[str] | None = None
+) -> npt.NDArray[np.bool_]:
+    """Which rows of a data set are test rows of an official fold: (n,).
+
+    The file is looked for in `folder`, or else in the folder that MANYGP_DATA names.
+    """
+    if name not in FOLD_FILES:
+        known = ", ".join(FOLD_FILES)
+        raise ValueError(f"{name!r} has no official folds; {known} have")
+    if not 0 <= fold < N_FOLDS:
+        raise ValueError(f"a fold is a number from 0 to {N_FOLDS - 1}, not {fold!r}")
+    source = f"the folds of the collection treforevans/uci_datasets (data set {name})"
+    path = file_without_download(f"{name}.folds.csv.gz", folder, source)
+    return _numbers(path, FOLD_FILES[name], source)[:, fold] > 0.5
+
+
+def named_file(name: str, folder: str | os.PathLike[str] | None, source: str) -> Path | None:
+    """The file in `folder`, or in the folder that MANYGP_DATA names; None if none is named."""
+    chosen = folder or os.environ.get("MANYGP_DATA")
+    if not chosen:
+        return None
+    path = Path(chosen) / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing; get it from {source}")
+    return path
+
+
+def file_without_download(name: str, folder: str | os.PathLike[str] | None, source: str) -> Path:
+    """As `named_file`; a folder must be named."""
+    path = named_file(name, folder, source)
+    if path is None:
+        raise FileNotFoundError(
+            f"{name} has no download; put it into a folder and name that folder with --data-dir "
+            f"or MANYGP_DATA. Its source is {source}"
+        )
+    return path
 
 
 def cache_folder() -> Path:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manygp.arrays import Array
-from manygp.datasets.files import DATA_FILES, read_data_file
+from manygp.arrays import Array, IndexArray
+from manygp.datasets.files import DATA_FILES, read_data_file, read_fold
+from manygp.datasets.table_files import TABLE_FILES, read_table_file
 from manygp.scaling import to_standard, to_unit_cube
 
 # Standard deviation of the noise of a synthetic task.
@@ -25,12 +26,16 @@ class Dataset(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Scaled halves of a data set: X of shape (n, d), y of shape (n,)."""
+    """Scaled training and test rows of a data set: X of shape (n, d), y of shape (n,).
+
+    `y_scale` is what y was divided by.
+    """
 
     X_train: Array
     y_train: Array
     X_test: Array
     y_test: Array
+    y_scale: float = 1.0
 
 
 class SyntheticTask(NamedTuple):
@@ -127,7 +132,7 @@ SYNTHETIC_TASKS: dict[str, SyntheticTask] = {
 }
 
 
-TASKS = (*SYNTHETIC_TASKS, *DATA_FILES)
+TASKS = (*SYNTHETIC_TASKS, *DATA_FILES, *TABLE_FILES)
 
 
 def load(
@@ -150,6 +155,7 @@ def load(
     data_dir : path, optional
         For a real data set: the folder of its file. By default the folder that the environment
         variable MANYGP_DATA names, else a cache into which the file is downloaded once.
+        "diamonds" and "flights", which have categories, are not downloaded.
 
     Returns
     -------
@@ -158,6 +164,8 @@ def load(
     if name in DATA_FILES:
         table = read_data_file(name, data_dir)
         return Dataset(name, table[:, :-1], table[:, -1])
+    if name in TABLE_FILES:
+        return Dataset(name, *read_table_file(name, data_dir))
     if name not in SYNTHETIC_TASKS:
         raise ValueError(f"unknown data set {name!r}; known are {', '.join(TASKS)}")
     task = SYNTHETIC_TASKS[name]
@@ -167,30 +175,59 @@ def load(
     return Dataset(name, X, task.function(X) + rng.normal(0, NOISE_STD, n))
 
 
-def split(dataset: Dataset, seed: int) -> Split:
-    """Random halves for training and testing, scaled with what the training half knows.
+def split(dataset: Dataset, seed: int, train_share: float = 0.5) -> Split:
+    """Random rows for training and testing, scaled with what the training rows know.
 
-    Inputs go to [0, 1]^d by the training half's minimum and maximum (test rows may fall
-    outside), targets are standardised by its mean and standard deviation. A feature or target
-    that is constant in the training half is only shifted.
+    Inputs go to [0, 1]^d by the training rows' minimum and maximum (test rows may fall
+    outside), targets are standardised by their mean and standard deviation. A feature or target
+    that is constant in the training rows is only shifted.
 
     Parameters
     ----------
     dataset : Dataset
-        It has at least 2 rows. If their number is odd, the test half gets one row more.
+        It has at least 2 rows. If halves are not equal, the test half gets one row more.
     seed : int
-        Chooses the halves.
+        Chooses the rows.
+    train_share : float
+        The share of training rows; by default a half.
 
     Returns
     -------
     Split
     """
-    X, y = dataset.X, dataset.y
-    if len(y) < 2:
-        raise ValueError(f"a split needs at least 2 rows; {dataset.name!r} has {len(y)}")
-    order = np.random.default_rng(seed).permutation(len(y))
-    train, test = order[: len(y) // 2], order[len(y) // 2 :]
+    n = len(dataset.y)
+    if n < 2:
+        raise ValueError(f"a split needs at least 2 rows; {dataset.name!r} has {n}")
+    order = np.random.default_rng(seed).permutation(n)
+    n_train = int(train_share * n)
+    return _scaled(dataset, order[:n_train], order[n_train:])
 
-    X = to_unit_cube(X[train]).apply(X)
-    y = to_standard(y[train, None]).apply(y[:, None])[:, 0]
-    return Split(X[train], y[train], X[test], y[test])
+
+def official_fold(name: str, fold: int, data_dir: str | os.PathLike[str] | None = None) -> Split:
+    """An official 90/10 fold of kin40k, protein or pol, scaled as by `split`.
+
+    Parameters
+    ----------
+    name : str
+    fold : int
+        From 0 to 9.
+    data_dir : path, optional
+        The folder of the data set and of `<name>.folds.csv.gz`; by default the folder that the
+        environment variable MANYGP_DATA names. Folds are not downloaded.
+
+    Returns
+    -------
+    Split
+    """
+    is_test = read_fold(name, fold, data_dir)
+    return _scaled(
+        load(name, data_dir=data_dir), np.flatnonzero(~is_test), np.flatnonzero(is_test)
+    )
+
+
+def _scaled(dataset: Dataset, train: IndexArray, test: IndexArray) -> Split:
+    """Rows for training and testing, scaled with what the training rows know."""
+    X = to_unit_cube(dataset.X[train]).apply(dataset.X)
+    scaling = to_standard(dataset.y[train, None])
+    y = scaling.apply(dataset.y[:, None])[:, 0]
+    return Split(X[train], y[train], X[test], y[test], float(scaling.scale[0]))

@@ -8,14 +8,13 @@ from typing import Any
 import matplotlib
 
 from manygp.display.page import TextTable, as_html, figure, page
-from manygp.experiments.names import PAPER_TASKS
+from manygp.experiments.names import PAPER_TASKS, REPRODUCED_TASKS
 from manygp.experiments.paper_figures import (
     RELIABILITY_MODELS,
     draw_posteriors,
     draw_reliability,
     draw_sizes,
 )
-from manygp.experiments.paper_plan import REPRODUCED_TASKS
 from manygp.experiments.paper_tables import (
     TableScores,
     calibration_table,

@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 from manygp import datasets
 from manygp.datasets.files import DATA_FILES
-from manygp.experiments.names import PAPER_TASKS
+from manygp.experiments.names import PAPER_TASKS, REPRODUCED_TASKS
 from manygp.rules.labels import LABELS
 
-# The tasks of the paper's tables, after its 1-d illustration.
-REPRODUCED_TASKS = ("ackley1d", *PAPER_TASKS)
 # Points per expert, as in the paper.
 POINTS = 200
 # The paper's 1-d illustration has two experts for its 250 training rows.

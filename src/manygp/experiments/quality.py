@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
-
-from manygp import datasets
+from manygp.experiments.answers import scores_of
+from manygp.experiments.cases import split_of
+from manygp.experiments.names import RAW_UNITS
 from manygp.experiments.peers import PEERS
 from manygp.experiments.processes import print_result
 from manygp.experiments.quality_tables import write_quality
 from manygp.experiments.study import CELL_SECONDS, InOwnProcesses, Result, Study
-from manygp.metrics import coverage, ence, nll, rmse
 
 
 class QualityCell(NamedTuple):
@@ -44,26 +43,11 @@ def quality_cells(tasks: Iterable[str], models: Iterable[str], n_seeds: int) -> 
 
 
 def run_quality_cell(cell: QualityCell, data_dir: str | None) -> Result:
-    """Fit, predict and score."""
-    data = datasets.split(datasets.load(cell.task, cell.seed, data_dir=data_dir), cell.seed)
+    """Fit, predict and score; in units of y's std, but for the tasks of `RAW_UNITS`."""
+    data = split_of(cell.task, cell.seed, data_dir)
+    unit = data.y_scale if cell.task in RAW_UNITS else 1.0
     answer = PEERS[cell.model](data.X_train, data.y_train, data.X_test, cell.seed)
-    y = data.y_test[: len(answer.mean)]
-    covered = None
-    if answer.interval is not None:
-        lower, upper = answer.interval
-        covered = float(np.mean((lower <= y) & (y <= upper)))
-    return {
-        **cell._asdict(),
-        "rmse": rmse(y, answer.mean),
-        "nll": nll(y, answer.mean, answer.std),
-        "ence": ence(y, answer.mean, answer.std),
-        "coverage": coverage(y, answer.mean, answer.std),
-        "interval_coverage": covered,
-        "fit_seconds": round(answer.fit_seconds, 3),
-        "predict_seconds": round(answer.predict_seconds, 3),
-        "n_scored": len(y),
-        "note": answer.note,
-    }
+    return {**cell._asdict(), **scores_of(answer, data.y_test, unit)}
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +13,8 @@ from joblib.externals.loky import get_reusable_executor
 from manygp import datasets
 from manygp.arrays import Array
 from manygp.experiments.names import SYNTHETIC_ROWS
-from manygp.experiments.peers import PEERS, Answer, sklearn_gpr
+from manygp.experiments.peers import PEERS, Peer
+from manygp.experiments.peers_gp import sklearn_gpr
 from manygp.experiments.processes import print_result
 from manygp.experiments.speed_tables import write_speed
 from manygp.experiments.study import (
@@ -38,7 +39,7 @@ MEMORY_LIMIT = 16 * 2**30
 # Seconds of fit and predict after which a run is not repeated.
 LONGEST_REPEATED = 200
 # The models, where scikit-learn's may try any number of rows.
-TIMED_PEERS: dict[str, Callable[[Array, Array, Array, int], Answer]] = {
+TIMED_PEERS: dict[str, Peer] = {
     **PEERS,
     "scikit-learn": partial(sklearn_gpr, most_rows=sys.maxsize),
 }

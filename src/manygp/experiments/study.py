@@ -16,6 +16,7 @@ from joblib import Parallel, delayed
 
 from manygp import datasets
 from manygp.datasets.files import DATA_FILES
+from manygp.datasets.table_files import TABLE_FILES
 from manygp.experiments.processes import run_alone
 from manygp.runtime.files import write_atomically
 
@@ -115,6 +116,12 @@ def same_cost(cell: object) -> float:
     return 1.0
 
 
+def require_data(task: str, data_dir: str | None) -> None:
+    """Read the file of a real data set; a missing one is an error."""
+    if task in DATA_FILES or task in TABLE_FILES:
+        datasets.load(task, data_dir=data_dir)
+
+
 @dataclass(frozen=True)
 class Study(Generic[CellType]):
     """How the cells of one study are computed, and what is written about them."""
@@ -127,6 +134,8 @@ class Study(Generic[CellType]):
     configuration: Configuration = DEFAULT_CONFIGURATION
     # The share of a cell in the progress bar, in any unit.
     cost: Callable[[CellType], float] = same_cost
+    # Raises the error of a task whose data is missing, before any work: (task, data_dir).
+    require: Callable[[str, str | None], None] = require_data
 
     def open_store(self, folder: Path) -> Store[CellType]:
         """The results folder, which is made if it does not exist."""
@@ -144,8 +153,8 @@ class Study(Generic[CellType]):
         Whatever stops the run, finished cells are on disk.
         """
         missing = store.missing(cells)
-        for name in sorted({cell.task for cell in missing} & set(DATA_FILES)):
-            datasets.load(name, data_dir=data_dir)  # a missing file is an error before any work
+        for task in sorted({cell.task for cell in missing}):
+            self.require(task, data_dir)
         for cell, result in self.compute(store, missing, data_dir):
             if result is not None:
                 store.add(cell, result)
