@@ -23,7 +23,7 @@ from manygp.training.recalibration import gains
 from manygp.training.search import COMPARED_ROWS, Candidate, LeftOut, score
 from manygp.trend import ridge as additive
 from manygp.trend.linear import Form, fit_linear, rows_under
-from manygp.trend.regressors import fit_folds
+from manygp.trend.regressors import fit_boosted, fit_folds
 
 # Rows of the committees that are compared, at most; of more, those of some regions take part.
 COMPARED = 25_000
@@ -35,6 +35,9 @@ KERNEL_ROWS = 500
 OVERLAP = 1.0
 # Rows of one of their experts.
 POINTS = 200
+# Fewer rows do not choose a trend, and fewer than these do not try boosted trees.
+FEWEST_ROWS = 200
+BOOSTED_ROWS = 1000
 # Standard errors of its gain that a richer trend must gain.
 NEAR_TIE = 1.0
 
@@ -111,12 +114,17 @@ def prospects(trend: Any, data: TrainingData, seed: int, run: Run) -> Iterator[P
     auto = isinstance(trend, str) and trend == "auto"
     if auto or trend in ("constant", "none"):
         yield Prospect("constant", data.Y)
+    if auto and len(data.X) < FEWEST_ROWS:
+        return
     if auto or trend in ("linear", "additive"):
         yield from _linear_prospects(trend, data, seed)
-    if auto or trend == "boosted":
-        yield _folded("boosted", boosted(seed), data, seed, run)
+    if trend == "boosted" or (auto and len(data.X) >= BOOSTED_ROWS):
+        found = fit_boosted(data, seed, run.n_jobs)
+        yield Prospect("boosted", data.Y - found.fitted, trend=found)
     elif not isinstance(trend, str):
-        yield _folded(type(trend).__name__, trend, data, seed, run)
+        name = type(trend).__name__
+        found = fit_folds(name, trend, data, seed, run.n_jobs)
+        yield Prospect(name, data.Y - found.fitted, trend=found)
 
 
 def _linear_prospects(trend: str, data: TrainingData, seed: int) -> Iterator[Prospect]:
@@ -137,18 +145,6 @@ def _linear_prospects(trend: str, data: TrainingData, seed: int) -> Iterator[Pro
         splines = additive.fit_splines(X, Y)
         yield from prospect("additive", splines)
         yield from prospect("pairs", additive.fit_pairs(splines, X, Y))
-
-
-def _folded(name: str, regressor: Any, data: TrainingData, seed: int, run: Run) -> Prospect:
-    trend = fit_folds(name, regressor, data, seed, run.n_jobs)
-    return Prospect(name, data.Y - trend.fitted, trend=trend)
-
-
-def boosted(seed: int) -> Any:
-    """The regressor of trend="boosted"."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    return HistGradientBoostingRegressor(random_state=seed, early_stopping=False)
 
 
 def start_kernel(data: TrainingData, variance: float) -> NoisyKernel:

@@ -17,6 +17,7 @@ from manygp.gp.likelihood import TrainingData
 from manygp.gp.trend import Trend, TrendAt
 from manygp.runtime.parallel import thread_map
 from manygp.trend.terms import ranges
+from manygp.trend.trees import Trees
 
 FOLDS = 5
 
@@ -49,6 +50,14 @@ class FoldTrend:
         return TrendAt(said.mean(axis=0), said.var(axis=0).mean(axis=1), beyond)
 
 
+def fit_boosted(data: TrainingData, seed: int, n_jobs: int | None) -> Trend:
+    """The trend of boosted trees, kept as plain arrays."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    trees = HistGradientBoostingRegressor(random_state=seed, early_stopping=False)
+    return fit_folds("boosted", trees, data, seed, n_jobs)
+
+
 def fit_folds(
     name: str, regressor: Any, data: TrainingData, seed: int, n_jobs: int | None
 ) -> Trend:
@@ -64,6 +73,8 @@ def fit_folds(
 
     with thread_map(n_jobs) as parallel_map:
         models = tuple(parallel_map(fit, range(n_folds)))
+    if name == "boosted":
+        models = tuple(tuple(Trees.of(model) for model in fold) for fold in models)
     own = np.empty_like(Y)
     for fold, fitted in enumerate(models):
         inside = fold_of == fold
