@@ -12,7 +12,15 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.covariance import between_experts
 from manygp.committee.layout import Layout
-from manygp.gp.expert import Expert, condition, leave_one_out, places, predict_expert
+from manygp.gp.expert import (
+    Expert,
+    condition,
+    condition_later,
+    leave_one_out,
+    places,
+    predict_expert,
+)
+from manygp.gp.factors import Factors
 from manygp.gp.likelihood import KernelFit, TrainingData
 from manygp.kernels.base import Workspace
 from manygp.kernels.catalogue import TILE
@@ -152,9 +160,9 @@ class Committee:
         n, n_targets = len(query.X), self.experts[0].Y.shape[1]
         seats = np.arange(len(self.experts))[:, None] if near is None else near.T
         variance, prior_variance = np.empty((2, len(seats), n if query.variances else 0))
-        prior_mean = np.array([expert.mean for expert in self.experts])[seats]
-        if query.left_out is not None:  # the mean of an expert changes with its rows
-            prior_mean = np.array(np.broadcast_to(prior_mean, (len(seats), n, n_targets)))
+        # Left out, the mean of an expert changes with its rows; else one is enough for all rows.
+        each = n if near is not None or query.left_out is not None else 1
+        prior_mean = np.empty((len(seats), each, n_targets))
         mean = np.empty((n_targets, len(seats), n))
         found = _Arrays(mean, variance, prior_variance, prior_mean)
         scratch = _Scratch()
@@ -165,7 +173,7 @@ class Committee:
             predictions = _predictions(
                 expert, query.X[rows], left_out, scratch.work, with_variance=query.variances
             )
-            found.fill(seat, rows, predictions, with_prior_mean=left_out is not None)
+            found.fill(seat, rows, predictions)
 
         for _ in parallel_map(predict, self._tasks(near, n)):
             pass
@@ -226,17 +234,17 @@ class _Arrays(NamedTuple):
     prior_variance: Array  # (K, N)
     prior_mean: Array  # (K, N, t) or (M, 1, t)
 
-    def fill(
-        self, seat: Any, rows: IndexArray, predictions: tuple[Array, ...], *, with_prior_mean: bool
-    ) -> None:
+    def fill(self, seat: Any, rows: IndexArray, predictions: tuple[Array, ...]) -> None:
         """Enter the predictions of one expert."""
         mean, variance, prior_variance, prior_mean = predictions
         self.mean[:, seat, rows] = mean.T
         if self.variance.shape[1]:
             self.variance[seat, rows] = variance
             self.prior_variance[seat, rows] = prior_variance
-        if with_prior_mean:
+        if self.prior_mean.shape[1] == self.mean.shape[2]:
             self.prior_mean[seat, rows] = prior_mean
+        else:
+            self.prior_mean[seat, 0] = prior_mean[0]
 
 
 class _Scratch(threading.local):
@@ -302,8 +310,34 @@ def assemble(
     one_thread = not (layout.is_single and len(data.X) > MANY_ROWS)
     with thread_map(n_jobs, limit=one_thread) as parallel_map:
         experts = tuple(parallel_map(build, range(len(layout.parts))))
-    common = None
-    if communication is not None:
-        rows, fit = communication
-        common = condition(data, rows, rows[:0], fit)
-    return Committee(experts, layout, common)
+    return Committee(experts, layout, _communicating(data, communication))
+
+
+def assemble_later(
+    data: TrainingData,
+    layout: Layout,
+    fits: list[KernelFit],
+    neighbours_of: Callable[[int], IndexArray],
+    communication: tuple[IndexArray, KernelFit] | None,
+) -> Committee:
+    """The committee that `assemble` gives, whose experts are conditioned when first queried.
+
+    A single expert and the communication expert, which every answer needs, are conditioned now.
+    """
+    if layout.is_single:
+        return assemble(data, layout, fits, neighbours_of, communication, n_jobs=1)
+    factors = Factors()
+    experts = tuple(
+        condition_later(data, part, neighbours_of(m), fits[m], factors)
+        for m, part in enumerate(layout.parts)
+    )
+    return Committee(experts, layout, _communicating(data, communication))
+
+
+def _communicating(
+    data: TrainingData, communication: tuple[IndexArray, KernelFit] | None
+) -> Expert | None:
+    if communication is None:
+        return None
+    rows, fit = communication
+    return condition(data, rows, rows[:0], fit)
