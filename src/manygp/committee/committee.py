@@ -32,6 +32,9 @@ CHUNK_ROWS = 512
 # Numbers in the arrays of one block of rows, and rows of a block, at most.
 BLOCK_NUMBERS = 2**21
 BLOCK_ROWS = 2**18
+# A query of at most this number of rows is small: it needs no threads, and rows are filled up to
+# this number only. Products of it have the digits of those of whole tiles, up to rounding.
+SMALL_ROWS = 8
 # From this number of rows on a single expert is faster with all of BLAS's threads than with one.
 MANY_ROWS = 1000
 
@@ -130,7 +133,7 @@ class Committee:
         width *= len(self) if query.covariances else 1
         size = int(np.clip(BLOCK_NUMBERS // width // TILE * TILE, TILE, BLOCK_ROWS))
         results: list[tuple[Array, ...]] = []
-        with thread_map(n_jobs) as parallel_map:
+        with thread_map(1 if len(query.X) <= SMALL_ROWS else n_jobs) as parallel_map:
             for start in range(0, len(query.X), size):
                 block = query.rows(start, start + size)
                 records = self._query(block, parallel_map)
@@ -165,13 +168,14 @@ class Committee:
         prior_mean = np.empty((len(seats), each, n_targets))
         mean = np.empty((n_targets, len(seats), n))
         found = _Arrays(mean, variance, prior_variance, prior_mean)
-        scratch = _Scratch()
+        scratch, tile = _Scratch(), SMALL_ROWS if n <= SMALL_ROWS else TILE
 
         def predict(task: Task) -> None:
             expert, seat, rows = task
             left_out = None if query.left_out is None else query.left_out[rows]
+            query_rows = _Rows(query.X[rows], left_out, tile)
             predictions = _predictions(
-                expert, query.X[rows], left_out, scratch.work, with_variance=query.variances
+                expert, query_rows, scratch.work, with_variance=query.variances
             )
             found.fill(seat, rows, predictions)
 
@@ -202,8 +206,9 @@ class Committee:
         """The prediction of the communication expert for each target, if there is one."""
         if self.communication is None or not query.variances:
             return [None] * self.experts[0].Y.shape[1]
+        rows = _Rows(query.X, query.left_out, TILE)
         mean, variance, _, _ = _predictions(
-            self.communication, query.X, query.left_out, Workspace(), with_variance=True
+            self.communication, rows, Workspace(), with_variance=True
         )
         return [Gaussian(one, variance) for one in mean.T]
 
@@ -254,25 +259,41 @@ class _Scratch(threading.local):
         self.work = Workspace()
 
 
+class _Rows(NamedTuple):
+    """Rows that one expert is queried about.
+
+    Attributes
+    ----------
+    X, left_out : ndarrays of shape (N, d), (N,)
+        As in `Query`.
+    tile : int
+        They are filled up to a multiple of it, so that the digits of one do not depend on others.
+    """
+
+    X: Array
+    left_out: IndexArray | None
+    tile: int
+
+
 def _predictions(
-    expert: Expert, X: Array, left_out: IndexArray | None, work: Workspace, *, with_variance: bool
+    expert: Expert, rows: _Rows, work: Workspace, *, with_variance: bool
 ) -> tuple[Array, ...]:
     """Mean (N, t), variance, prior variance (N,), prior mean (N, t) of one expert.
 
-    It predicts training rows that are to be left out as if it did not know them. The others are
-    filled up to whole tiles, so that the digits of one do not depend on others.
+    It predicts training rows that are to be left out as if it did not know them.
     """
+    X, left_out, tile = rows
     if left_out is not None:
         known = places(expert, left_out)
         inside, outside = np.flatnonzero(known >= 0), np.flatnonzero(known < 0)
         own = leave_one_out(expert, known[inside])
         if len(outside) == 0:
             return own
-        others = _predictions(expert, X[outside], None, work, with_variance=True)
+        others = _predictions(expert, _Rows(X[outside], None, tile), work, with_variance=True)
         order = np.argsort(np.concatenate([inside, outside]))
         return tuple(np.concatenate(pair)[order] for pair in zip(own, others, strict=True))
     n = len(X)
-    filled = X[np.minimum(np.arange(n + -n % TILE), n - 1)]
+    filled = X[np.minimum(np.arange(n + -n % tile), n - 1)]
     chunks = [
         predict_expert(expert, filled[i : i + CHUNK_ROWS], work, with_variance=with_variance)
         for i in range(0, len(filled), CHUNK_ROWS)
