@@ -181,7 +181,7 @@ class Committee:
 
         for _ in parallel_map(predict, self._tasks(near, n)):
             pass
-        noise = np.array([expert.noise_variance for expert in self.experts])[seats]
+        noise = self._noise_variances(seats)
         covariance = None
         if query.covariances:
             everyone = np.broadcast_to(seats, (len(seats), n))
@@ -202,6 +202,13 @@ class Committee:
             for t in range(n_targets)
         ]
 
+    def _noise_variances(self, seats: IndexArray) -> Array:
+        """The noise variances of experts, in the shape of their places."""
+        found = np.empty(len(self.experts))
+        for m in np.flatnonzero(np.bincount(seats.ravel())).tolist():
+            found[m] = self.experts[m].noise_variance
+        return found[seats]
+
     def _communicated(self, query: Query) -> list[Gaussian | None]:
         """The prediction of the communication expert for each target, if there is one."""
         if self.communication is None or not query.variances:
@@ -217,18 +224,21 @@ class Committee:
 
         Large experts come first, so that threads finish together.
         """
-        by_size = sorted(range(len(self.experts)), key=lambda m: -len(self.experts[m].X))
         if near is None:
-            for m in by_size:
+            for expert, m in self._by_size(range(len(self.experts))):
                 for start in range(0, n, CHUNK_ROWS):
-                    yield self.experts[m], m, np.arange(start, min(n, start + CHUNK_ROWS))
+                    yield expert, m, np.arange(start, min(n, start + CHUNK_ROWS))
             return
         order = np.argsort(near, axis=None, kind="stable")
         bounds = np.searchsorted(near.ravel()[order], np.arange(len(self.experts) + 1))
-        for m in by_size:
+        for expert, m in self._by_size(np.flatnonzero(np.diff(bounds)).tolist()):
             for start in range(bounds[m], bounds[m + 1], CHUNK_ROWS):
                 pairs = order[start : min(start + CHUNK_ROWS, bounds[m + 1])]
-                yield self.experts[m], pairs % near.shape[1], pairs // near.shape[1]
+                yield expert, pairs % near.shape[1], pairs // near.shape[1]
+
+    def _by_size(self, members: Iterable[int]) -> list[tuple[Expert, int]]:
+        """Some experts and their places, the largest first."""
+        return sorted(((self.experts[m], m) for m in members), key=lambda pair: -len(pair[0].X))
 
 
 class _Arrays(NamedTuple):
@@ -295,7 +305,9 @@ def _predictions(
     n = len(X)
     filled = X[np.minimum(np.arange(n + -n % tile), n - 1)]
     chunks = [
-        predict_expert(expert, filled[i : i + CHUNK_ROWS], work, with_variance=with_variance)
+        predict_expert(
+            expert, filled[i : i + CHUNK_ROWS], work, with_variance=with_variance, asked=n - i
+        )
         for i in range(0, len(filled), CHUNK_ROWS)
     ]
     found = tuple(np.concatenate(column)[:n] for column in zip(*chunks, strict=True))

@@ -30,6 +30,9 @@ SINGLE_ROWS = 128
 SINGLE_VARIANCE = 5e-3
 SINGLE_NOISE = 100.0
 SINGLE_PRIOR = 1e-30
+# One row is whitened as a vector, which rounds otherwise than a matrix, unless the noise is a
+# smaller share of the prior's variance: then rounding shows in more than the last digits.
+VECTOR_NOISE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,11 +231,12 @@ def _single_will_do(
 
 
 def predict_expert(
-    expert: Expert, X: Array, work: Workspace, *, with_variance: bool
+    expert: Expert, X: Array, work: Workspace, *, with_variance: bool, asked: int | None = None
 ) -> tuple[Array, Array, Array]:
     """Posterior mean (N, t), latent variance (N,) and prior variance (N,) at the rows of X.
 
-    Without variance the last two are empty, and nothing of order n^2 is computed.
+    Without variance the last two are empty, and nothing of order n^2 is computed. Where not all
+    but the first `asked` rows matter, variances of the others may be left out.
     """
     factor, signal = expert.factor, expert.kernel.signal
     work.reset((len(X), len(factor.whitener)))
@@ -244,7 +248,11 @@ def predict_expert(
     if not with_variance:
         return mean, np.empty(0), np.empty(0)
     prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
-    v = _whiten(factor, k).T
+    if asked == 1 and expert.noise_variance >= VECTOR_NOISE * prior[0]:
+        prior, v = prior[:1], k[:1].astype(factor.whitener.dtype, copy=False)
+        linalg.multiply_vector(factor.whitener, v[0])
+    else:
+        v = _whiten(factor, k).T
     variance = prior - np.einsum("ij,ij->i", v, v, dtype=float)
     return mean, np.maximum(variance, SMALLEST_VARIANCE * prior), prior
 

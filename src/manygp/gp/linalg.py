@@ -2,8 +2,8 @@
 
 SciPy's Python wrappers hold the lock while they compute, so threads would take turns. These are
 the same routines, called through the pointers that SciPy exports for Cython. Matrices are
-float64 in Fortran order (`multiply_triangle` also takes float32); a block of a larger one will
-do, since its leading dimension is passed.
+float64 in Fortran order (`multiply_triangle` and `multiply_vector` also take float32); a block of
+a larger one will do, since its leading dimension is passed.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ _dlauum = _routine(cython_lapack, "dlauum")
 _dlaset = _routine(cython_lapack, "dlaset")
 _dtrmm = _routine(cython_blas, "dtrmm")
 _strmm = _routine(cython_blas, "strmm")
+_dtrmv = _routine(cython_blas, "dtrmv")
+_strmv = _routine(cython_blas, "strmv")
 _dsyrk = _routine(cython_blas, "dsyrk")
 _wide = b"int64" in _name(cython_lapack.__pyx_capi__["dpotrf"])
 _single_one = ctypes.byref(ctypes.c_float(1.0))
@@ -108,6 +110,15 @@ def multiply_triangle(L: Array, B: Array) -> None:
         _strmm(b"L", b"L", b"N", b"N", m, k, _single_one, *single[0], *single[1])
     else:
         _dtrmm(b"L", b"L", b"N", b"N", m, k, one, *_matrix(L), *_matrix(B))
+
+
+def multiply_vector(L: Array, b: Array) -> None:
+    """Overwrite the vector b with L b: like `multiply_triangle` of one column, twice as fast."""
+    multiply = _strmv if L.dtype == np.float32 else _dtrmv
+    if not b.flags.c_contiguous or b.dtype != L.dtype:
+        raise ValueError(f"a contiguous vector of {L.dtype} is needed")
+    n, step = _by_reference(len(b), 1)
+    multiply(b"L", b"N", b"N", n, *_matrix(L, L.dtype), b.ctypes.data, step)
 
 
 def multiply_transposed(L: Array) -> None:
