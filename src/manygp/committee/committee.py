@@ -34,7 +34,7 @@ BLOCK_NUMBERS = 2**21
 BLOCK_ROWS = 2**18
 # A query of at most this number of rows is small: it needs no threads, and rows are filled up to
 # this number only. Products of it have the digits of those of whole tiles, up to rounding.
-SMALL_ROWS = 8
+SMALL_ROWS = 16
 # From this number of rows on a single expert is faster with all of BLAS's threads than with one.
 MANY_ROWS = 1000
 

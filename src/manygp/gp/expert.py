@@ -30,8 +30,8 @@ SINGLE_ROWS = 128
 SINGLE_VARIANCE = 5e-3
 SINGLE_NOISE = 100.0
 SINGLE_PRIOR = 1e-30
-# One row is whitened as a vector, which rounds otherwise than a matrix, unless the noise is a
-# smaller share of the prior's variance: then rounding shows in more than the last digits.
+# One row is whitened as a vector, which rounds otherwise than a matrix. In single precision, or
+# where the noise is a smaller share of the prior's variance, that would show.
 VECTOR_NOISE = 1e-4
 
 
@@ -248,13 +248,18 @@ def predict_expert(
     if not with_variance:
         return mean, np.empty(0), np.empty(0)
     prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
-    if asked == 1 and expert.noise_variance >= VECTOR_NOISE * prior[0]:
-        prior, v = prior[:1], k[:1].astype(factor.whitener.dtype, copy=False)
+    if asked == 1 and _vector_will_do(expert, factor, prior[0]):
+        prior, v = prior[:1], k[:1]
         linalg.multiply_vector(factor.whitener, v[0])
     else:
         v = _whiten(factor, k).T
     variance = prior - np.einsum("ij,ij->i", v, v, dtype=float)
     return mean, np.maximum(variance, SMALLEST_VARIANCE * prior), prior
+
+
+def _vector_will_do(expert: Expert, factor: Factor, prior: float) -> bool:
+    """Whether it does not show how the whitening of a row is rounded."""
+    return factor.whitener.dtype == np.float64 and expert.noise_variance >= VECTOR_NOISE * prior
 
 
 def leave_one_out(expert: Expert, positions: IndexArray) -> tuple[Array, Array, Array, Array]:

@@ -2,8 +2,8 @@
 
 SciPy's Python wrappers hold the lock while they compute, so threads would take turns. These are
 the same routines, called through the pointers that SciPy exports for Cython. Matrices are
-float64 in Fortran order (`multiply_triangle` and `multiply_vector` also take float32); a block of
-a larger one will do, since its leading dimension is passed.
+float64 in Fortran order (`multiply_triangle` also takes float32); a block of a larger one will
+do, since its leading dimension is passed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ _dlaset = _routine(cython_lapack, "dlaset")
 _dtrmm = _routine(cython_blas, "dtrmm")
 _strmm = _routine(cython_blas, "strmm")
 _dtrmv = _routine(cython_blas, "dtrmv")
-_strmv = _routine(cython_blas, "strmv")
 _dsyrk = _routine(cython_blas, "dsyrk")
 _wide = b"int64" in _name(cython_lapack.__pyx_capi__["dpotrf"])
 _single_one = ctypes.byref(ctypes.c_float(1.0))
@@ -113,12 +112,11 @@ def multiply_triangle(L: Array, B: Array) -> None:
 
 
 def multiply_vector(L: Array, b: Array) -> None:
-    """Overwrite the vector b with L b: like `multiply_triangle` of one column, twice as fast."""
-    multiply = _strmv if L.dtype == np.float32 else _dtrmv
-    if not b.flags.c_contiguous or b.dtype != L.dtype:
-        raise ValueError(f"a contiguous vector of {L.dtype} is needed")
+    """Overwrite the vector b with L b: `multiply_triangle` of one column, but twice as fast."""
+    if not b.flags.c_contiguous or b.dtype != np.float64:
+        raise ValueError("a contiguous float64 vector is needed")
     n, step = _by_reference(len(b), 1)
-    multiply(b"L", b"N", b"N", n, *_matrix(L, L.dtype), b.ctypes.data, step)
+    _dtrmv(b"L", b"N", b"N", n, *_matrix(L), b.ctypes.data, step)
 
 
 def multiply_transposed(L: Array) -> None:
