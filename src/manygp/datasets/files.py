@@ -21,7 +21,7 @@ SECONDS_TO_WAIT = 30
 
 
 class DataFile(NamedTuple):
-    """What a file must hold. `sha256` is the checksum of the uncompressed text."""
+    """What a file must hold. `sha256` and `n_bytes` are those of the uncompressed text."""
 
     n_rows: int
     n_features: int
@@ -29,11 +29,18 @@ class DataFile(NamedTuple):
     sha256: str
     source: str
     url: str | None
+    n_bytes: int
+
+    @property
+    def most_bytes(self) -> int:
+        """More bytes than this the compressed file cannot have."""
+        return self.n_bytes + self.n_bytes // 100 + 1000
 
     def check(self, path: Path) -> Array:
         """Read the file; a ValueError names it and what is wrong."""
         try:
-            text = gzip.decompress(path.read_bytes())
+            with gzip.open(path) as file:
+                text = file.read(self.n_bytes + 1)  # one more shows in the checksum
         except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
             raise ValueError(f"{path} is not a readable gzip file: {error}") from error
         if hashlib.sha256(text).hexdigest() != self.sha256:
@@ -49,41 +56,40 @@ class DataFile(NamedTuple):
 
 
 def _collected(
-    name: str, uci: int, n_rows: int, n_features: int, std: float, sha: str
+    name: str, uci: str, shape: tuple[int, int], std: float, sha: str, n_bytes: int
 ) -> DataFile:
-    source = f"the collection treforevans/uci_datasets (data set {name}; UCI {uci})"
-    return DataFile(n_rows, n_features, std, sha, source, f"{COLLECTION}/{name}/data.csv.gz")
+    source = f"the collection treforevans/uci_datasets (data set {name}{uci})"
+    url = f"{COLLECTION}/{name}/data.csv.gz"
+    return DataFile(*shape, std, sha, source, url, n_bytes)
 
 
 DATA_FILES = {
     "concrete": _collected(
-        "concrete", 165, 1030, 8, 16.6976,
-        "f7210967a49a2adbf6d19ac3dd853f820941ff37351562cd1a48e8521af3d80b",
+        "concrete", "; UCI 165", (1030, 8), 16.6976,
+        "f7210967a49a2adbf6d19ac3dd853f820941ff37351562cd1a48e8521af3d80b", 68841,
     ),
     "airfoil": _collected(
-        "airfoil", 291, 1503, 5, 6.8964,
-        "2862a364c396273028e7d421ae3cbf619ed0fe23d9a9cb2716e7a84ef81b4067",
+        "airfoil", "; UCI 291", (1503, 5), 6.8964,
+        "2862a364c396273028e7d421ae3cbf619ed0fe23d9a9cb2716e7a84ef81b4067", 74890,
     ),
     "parkinsons": _collected(
-        "parkinsons", 189, 5875, 20, 10.6994,
-        "514813c9ae91ea070cb6eafcac612db990ea26cf631eb29e9457fbdd4a75f4bd",
+        "parkinsons", "; UCI 189", (5875, 20), 10.6994,
+        "514813c9ae91ea070cb6eafcac612db990ea26cf631eb29e9457fbdd4a75f4bd", 1165778,
     ),
     "power": DataFile(
         9568, 4, 17.0661,
         "1771b67d90a3191b2ca7b5f6eac58162f51716a982437de7a550a38ba60e9943",
         "UCI 294, combined cycle power plant (first sheet of Folds5x2_pp.xlsx as CSV without "
         "header, gzipped)",
-        None,
+        None, 308680,
     ),
-    "kin40k": DataFile(
-        40000, 8, 0.9970,
-        "72ad383c3281a7c85ac49cde9b9682d3e0181e24b1b8a6fe33fd9b993b7db16e",
-        "the collection treforevans/uci_datasets (data set kin40k)",
-        f"{COLLECTION}/kin40k/data.csv.gz",
+    "kin40k": _collected(
+        "kin40k", "", (40000, 8), 0.9970,
+        "72ad383c3281a7c85ac49cde9b9682d3e0181e24b1b8a6fe33fd9b993b7db16e", 2894011,
     ),
     "protein": _collected(
-        "protein", 265, 45730, 9, 0.7730,
-        "6ccb1a6bf7e7ba40febe2b8226779cb62e4ca2fa4d193bdec8538c6b5f991ec5",
+        "protein", "; UCI 265", (45730, 9), 0.7730,
+        "6ccb1a6bf7e7ba40febe2b8226779cb62e4ca2fa4d193bdec8538c6b5f991ec5", 3707040,
     ),
 }  # fmt: skip
 
@@ -124,7 +130,9 @@ def _download(file: DataFile, path: Path) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
         try:
             with urllib.request.urlopen(file.url, timeout=SECONDS_TO_WAIT) as response:
-                part.write(response.read())
+                part.write(response.read(file.most_bytes + 1))
+            if part.tell() > file.most_bytes:
+                raise ValueError(f"it has more than {file.most_bytes:,} bytes")
             part.close()
             file.check(Path(part.name))
             os.replace(part.name, path)
