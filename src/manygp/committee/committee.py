@@ -168,12 +168,12 @@ class Committee:
         prior_mean = np.empty((len(seats), each, n_targets))
         mean = np.empty((n_targets, len(seats), n))
         found = _Arrays(mean, variance, prior_variance, prior_mean)
-        scratch, tile = _Scratch(), SMALL_ROWS if n <= SMALL_ROWS else TILE
+        scratch = _Scratch()
 
         def predict(task: Task) -> None:
             expert, seat, rows = task
             left_out = None if query.left_out is None else query.left_out[rows]
-            query_rows = _Rows(query.X[rows], left_out, tile)
+            query_rows = _Rows(query.X[rows], left_out, n)
             predictions = _predictions(
                 expert, query_rows, scratch.work, with_variance=query.variances
             )
@@ -213,7 +213,7 @@ class Committee:
         """The prediction of the communication expert for each target, if there is one."""
         if self.communication is None or not query.variances:
             return [None] * self.experts[0].Y.shape[1]
-        rows = _Rows(query.X, query.left_out, TILE)
+        rows = _Rows(query.X, query.left_out, len(query.X))
         mean, variance, _, _ = _predictions(
             self.communication, rows, Workspace(), with_variance=True
         )
@@ -276,13 +276,18 @@ class _Rows(NamedTuple):
     ----------
     X, left_out : ndarrays of shape (N, d), (N,)
         As in `Query`.
-    tile : int
-        They are filled up to a multiple of it, so that the digits of one do not depend on others.
+    n_queried : int
+        Rows of the whole query.
     """
 
     X: Array
     left_out: IndexArray | None
-    tile: int
+    n_queried: int
+
+    @property
+    def tile(self) -> int:
+        """They are filled up to a multiple of it: the digits of one do not depend on others."""
+        return SMALL_ROWS if self.n_queried <= SMALL_ROWS else TILE
 
 
 def _predictions(
@@ -292,21 +297,25 @@ def _predictions(
 
     It predicts training rows that are to be left out as if it did not know them.
     """
-    X, left_out, tile = rows
+    X, left_out, n_queried = rows
     if left_out is not None:
         known = places(expert, left_out)
         inside, outside = np.flatnonzero(known >= 0), np.flatnonzero(known < 0)
         own = leave_one_out(expert, known[inside])
         if len(outside) == 0:
             return own
-        others = _predictions(expert, _Rows(X[outside], None, tile), work, with_variance=True)
+        others = _predictions(expert, _Rows(X[outside], None, n_queried), work, with_variance=True)
         order = np.argsort(np.concatenate([inside, outside]))
         return tuple(np.concatenate(pair)[order] for pair in zip(own, others, strict=True))
     n = len(X)
-    filled = X[np.minimum(np.arange(n + -n % tile), n - 1)]
+    filled = X[np.minimum(np.arange(n + -n % rows.tile), n - 1)]
     chunks = [
         predict_expert(
-            expert, filled[i : i + CHUNK_ROWS], work, with_variance=with_variance, asked=n - i
+            expert,
+            filled[i : i + CHUNK_ROWS],
+            work,
+            with_variance=with_variance,
+            alone=n_queried == 1,
         )
         for i in range(0, len(filled), CHUNK_ROWS)
     ]

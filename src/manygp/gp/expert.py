@@ -231,12 +231,12 @@ def _single_will_do(
 
 
 def predict_expert(
-    expert: Expert, X: Array, work: Workspace, *, with_variance: bool, asked: int | None = None
+    expert: Expert, X: Array, work: Workspace, *, with_variance: bool, alone: bool = False
 ) -> tuple[Array, Array, Array]:
     """Posterior mean (N, t), latent variance (N,) and prior variance (N,) at the rows of X.
 
-    Without variance the last two are empty, and nothing of order n^2 is computed. Where not all
-    but the first `asked` rows matter, variances of the others may be left out.
+    Without variance the last two are empty, and nothing of order n^2 is computed. If the first
+    row is `alone`, and the others only fill a tile, their variances may be left out.
     """
     factor, signal = expert.factor, expert.kernel.signal
     work.reset((len(X), len(factor.whitener)))
@@ -248,7 +248,7 @@ def predict_expert(
     if not with_variance:
         return mean, np.empty(0), np.empty(0)
     prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
-    if asked == 1 and _vector_will_do(expert, factor, prior[0]):
+    if alone and _vector_will_do(expert, factor, prior[0]):
         prior, v = prior[:1], k[:1]
         linalg.multiply_vector(factor.whitener, v[0])
     else:
