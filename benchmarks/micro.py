@@ -1,4 +1,4 @@
-"""Speed as ratios within one run: likelihood, fit, predict, workers and import.
+"""Speed as ratios within one run: likelihood, fit, predict, one row, workers and import.
 
     python benchmarks/micro.py
 
@@ -10,10 +10,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import cycle
 from statistics import median
 from time import perf_counter
 
 import numpy as np
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk
 
 from manygp import ManyGPRegressor
 from manygp.gp.likelihood import Likelihood, TrainingData
@@ -101,6 +104,27 @@ def routing(sizes: tuple[int, ...] = (100_000, 1_000_000), n_queries: int = 100_
         each, ratio = 1e6 * time / n_queries, time / times[0]
         experts = len(model.experts_)
         print(f"query of 8 of {experts} experts, n={n}: {each:.0f} us, {ratio:.2f} x the first")
+
+
+def one_row(sizes: tuple[int, ...] = (1000, 20_000), inner: int = 100) -> None:
+    """One row with its std, against scikit-learn's exact GP of 1,000 rows."""
+    X, y = data(1000)
+    kernel = sk.ConstantKernel() * sk.Matern(np.ones(8), nu=2.5) + sk.WhiteKernel(0.1)
+    exact = GaussianProcessRegressor(kernel, optimizer=None, normalize_y=True).fit(X, y)
+    models = [ManyGPRegressor(random_state=0, n_jobs=2).fit(*data(n)) for n in sizes]
+    rows = np.random.default_rng(2).random((inner, 1, 8))
+
+    def task(model: ManyGPRegressor | GaussianProcessRegressor) -> Callable[[], object]:
+        turns = cycle(rows)
+        return lambda: model.predict(next(turns), return_std=True)
+
+    theirs, *times = side_by_side(*map(task, [exact, *models]), inner=inner)
+    print(f"one row by scikit-learn, n=1000: {1e3 * theirs:.2f} ms")
+    for n, model, time in zip(sizes, models, times, strict=True):
+        known = max(len(expert.X) for expert in model.experts_)
+        queried = f"{model.nearest_ or len(model.experts_)} experts of {known} rows"
+        ratio = time / theirs
+        print(f"one row by {queried}, n={n}: {1e3 * time:.2f} ms, {ratio:.1f} x scikit-learn's")
 
 
 def workers(n: int = 100_000) -> None:
@@ -195,6 +219,7 @@ if __name__ == "__main__":
     likelihood(400)
     predict()
     routing()
+    one_row()
     workers()
     imports()
     fit()

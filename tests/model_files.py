@@ -70,7 +70,9 @@ def assert_same(first, second, rows=QUERIES):
     if hasattr(first, "feature_names_in_"):
         assert_array_equal(first.feature_names_in_, second.feature_names_in_, strict=True)
     for one, other in zip(first.experts_, second.experts_, strict=True):
-        for name, value in vars(one).items():
+        facts = {name: value for name, value in vars(one).items() if name != "source"}
+        facts.update(one.factor._asdict())
+        for name, value in facts.items():
             if isinstance(value, np.ndarray):
                 assert_array_equal(value, getattr(other, name), strict=True)
             else:

@@ -6,6 +6,7 @@ with std > 0. Never a silent NaN, never a half-fitted model, never a lost file.
 
 import datetime
 import errno
+import hashlib
 import json
 import os
 import pickle
@@ -64,7 +65,7 @@ from models import (
 from waiting import wait_until
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
-NUMBERS = [number for number in range(1, 56) if number != 45]  # 45 is about clusters
+NUMBERS = [number for number in range(1, 61) if number != 45]  # 45 is about clusters
 
 pytestmark = pytest.mark.usefixtures("interruptible")
 
@@ -1055,3 +1056,133 @@ def test_every_row_of_the_page_names_its_tests_and_every_test_has_a_row():
         assert named[number] == {name for name in tests if name.startswith(f"test_{number:02}_")}
         assert named[number], f"row {number} has no test"
     assert len(tests) == sum(map(len, named.values()))
+
+
+# Processes
+
+
+# A thread predicts without end. First it is stopped where it holds the lock on BLAS's limits.
+FORKING = """
+import os, sys, threading, time
+import numpy as np
+from manygp import load
+from manygp.runtime import parallel
+
+def child():
+    pid = os.fork()
+    if pid == 0:
+        signal = np.array_equal(model.predict(rows, return_std=True), expected)
+        os._exit(3 if signal else 4)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return "hangs"
+
+model = load(sys.argv[1])
+rows = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+expected = model.predict(rows, return_std=True)
+take_control, inside = parallel._take_control, threading.Event()
+
+def slow():
+    inside.set()
+    time.sleep(0.3)
+    take_control()
+
+over = False
+def predict():
+    while not over:
+        model.predict(rows, return_std=True)
+
+parallel._take_control = slow
+thread = threading.Thread(target=predict)
+thread.start()
+inside.wait()
+parallel._take_control = take_control
+codes = [child() for _ in range(15)]
+over = True
+thread.join()
+print(*codes)
+print(parallel._depth)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_56_a_child_forked_while_another_thread_predicts_answers(kept):
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, str(kept[1])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=500)
+    assert done.stdout.splitlines() == [" ".join(["3"] * 15), "0"]
+
+
+# Workers are killed with the main process before they have anything to do.
+STARTING = """
+import os, sys, time
+from manygp.runtime.parallel import process_map
+
+class Item:
+    def __reduce__(self):
+        here = f"os.path.join({sys.argv[1]!r}, str(os.getpid()))"
+        return exec, (f"import os, time; open({here}, 'w').close(); time.sleep(5)",)
+
+list(process_map(lambda _: time.sleep(600), [Item(), Item()], 2))
+"""
+
+
+def test_57_workers_that_start_while_the_main_process_is_killed_end_too(tmp_path):
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, "-c", STARTING, str(tmp_path)], **quiet) as main:
+
+        def started():
+            assert main.poll() is None, "it has failed"
+            return len(list(tmp_path.iterdir())) == 2
+
+        wait_until(started)
+        os.kill(main.pid, signal.SIGKILL)
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    try:
+        wait_until(lambda: not any(map(is_running, workers)), 30)
+    finally:
+        for pid in filter(is_running, workers):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_58_a_checkpoint_of_another_generator_is_refused(tmp_path):
+    first = model(random_state=np.random.RandomState(1)).fit(X, y, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=r"its random_state is 'RandomState .*another folder"):
+        model(random_state=np.random.RandomState(2)).fit(X, y, checkpoint=tmp_path)
+    again = model(random_state=np.random.RandomState(1)).fit(X, y, checkpoint=tmp_path)
+    assert_array_equal(answers(again), answers(first))
+
+
+def test_59_a_line_of_a_checkpoint_with_a_right_digest_and_a_wrong_content_is_fitted_again(
+    tmp_path,
+):
+    first = model().fit(X, y, checkpoint=tmp_path)
+    lines = (tmp_path / FITS).read_text().splitlines()
+    key = json.loads(lines[0].partition(" ")[2])[0]
+    text = json.dumps([key, [1.0], 1])  # the kernel has more
+    lines[0] = f"{hashlib.sha256(text.encode()).hexdigest()[:32]} {text}"
+    (tmp_path / FITS).write_text("\n".join(lines) + "\n")
+    assert_array_equal(answers(model().fit(X, y, checkpoint=tmp_path)), answers(first))
+
+
+def test_60_what_a_killed_save_leaves_is_private_and_removed_by_the_next(kept, tmp_path):
+    path = tmp_path / "model.gp"
+    path.write_bytes(kept[1].read_bytes())
+    path.chmod(0o600)
+    program = (
+        "import os, sys\nfrom manygp import load\nfrom manygp.runtime import files\n"
+        "model = load(sys.argv[1])\n"
+        "files.os.fsync = lambda descriptor: os.kill(os.getpid(), 9)\n"
+        "model.save(sys.argv[1])\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(path)]).returncode == -9
+    (left,) = [one for one in tmp_path.iterdir() if one != path]
+    assert left.stat().st_mode & 0o077 == 0
+    assert_array_equal(answers(load(path)), answers(kept[0]))
+    kept[0].save(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["model.gp"]

@@ -539,15 +539,22 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
 
     def _features(self, X: Any, *, reset: bool = False) -> Array:
         """X as finite floats (N, d): the columns of fit, or with `reset` those of a new one."""
-        validation.refuse_unnumeric(X, "X")
-        try:
-            X = validate_data(self, X, dtype=np.float64, reset=reset, ensure_all_finite=False)
-        except ValueError as error:
-            validation.name_text(X, error)
-            raise
+        if reset or not self._is_plain(X):
+            validation.refuse_unnumeric(X, "X")
+            try:
+                X = validate_data(self, X, dtype=np.float64, reset=reset, ensure_all_finite=False)
+            except ValueError as error:
+                validation.name_text(X, error)
+                raise
         validation.refuse_missing(X, "X", getattr(self, "feature_names_in_", None))
         array: Array = X
         return array
+
+    def _is_plain(self, X: Any) -> bool:
+        """Whether X is what `validate_data` would return, which takes as long as a small query."""
+        plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0
+        names = getattr(self, "feature_names_in_", None)
+        return plain and names is None and X.shape[1] == self.n_features_in_
 
     def _columns(self) -> tuple[str, ...] | int:
         """Names of the columns of X, or their number."""

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import http.server
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ STD = float(np.std(0.5 * np.arange(10)))
 @pytest.fixture
 def toy(monkeypatch, tmp_path):
     """A registered data set "toy" whose file is not there yet, and an empty cache."""
-    file = DataFile(10, 2, STD, hashlib.sha256(TEXT).hexdigest(), "the toy shop", None)
+    digest = hashlib.sha256(TEXT).hexdigest()
+    file = DataFile(10, 2, STD, digest, "the toy shop", None, len(TEXT))
     monkeypatch.setitem(DATA_FILES, "toy", file)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("MANYGP_DATA", raising=False)
@@ -204,6 +206,30 @@ def test_flights_have_the_rows_with_a_delay():
 def test_official_folds_are_a_tenth_each(name):
     parts = datasets.official_fold(name, 0, HOME)
     assert len(parts.y_test) * 9 == len(parts.y_train)
+
+
+@pytest.mark.parametrize("body", [b"x" * 10**6, gzip.compress(bytes(10**8))])
+def test_no_more_is_read_than_the_file_can_have(toy, shop, monkeypatch, body):
+    url, folder, _ = shop
+    (folder / "toy.csv.gz").write_bytes(body)
+    monkeypatch.setitem(DATA_FILES, "toy", toy._replace(url=url))
+    tracemalloc.start()
+    with pytest.raises(FileNotFoundError, match=r"could not be downloaded.*more than 1,"):
+        datasets.load("toy")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e5
+    assert not any(files.cache_folder().iterdir())
+
+
+def test_a_small_file_of_a_long_text_is_not_unpacked(toy, tmp_path):
+    put(tmp_path, bytes(10**8))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="checksum differs"):
+        datasets.load("toy", data_dir=tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
 
 
 @pytest.mark.skipif(HOME is None, reason="needs the real data sets: set MANYGP_DATA")

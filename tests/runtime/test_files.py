@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 
+from manygp.runtime import files
 from manygp.runtime.files import replacing, write_atomically
 from manygp.storage import container
 
@@ -229,4 +230,81 @@ def test_of_many_writers_one_wins_whole(target):
     for thread in threads:
         thread.join(30)
     assert target.read_text() in texts
+    assert os.listdir(target.parent) == ["model.gp"]
+
+
+# While it is written
+
+
+@pytest.mark.parametrize(("mode", "umask"), [(0o600, 0o022), (0o640, 0o000), (0o444, 0o022)])
+def test_nobody_can_read_a_file_being_written_who_cannot_read_it_then(target, mode, umask):
+    target.chmod(mode)
+    before = os.umask(umask)
+    try:
+        with replacing(target) as file:
+            now = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            file.write(b"secret")
+    finally:
+        os.umask(before)
+    assert now & ~mode == 0
+    assert stat.S_IMODE(target.stat().st_mode) == mode
+    assert target.read_bytes() == b"secret"
+
+
+KILLED = """
+import os, sys
+from manygp.runtime.files import replacing
+with replacing(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_killed_save_has_left_is_removed_by_the_next(target):
+    assert subprocess.run([sys.executable, "-c", KILLED, str(target)]).returncode == -9
+    assert len(os.listdir(target.parent)) == 2
+    save(target.with_name("other.gp"))  # not its business
+    target.with_name("other.gp").unlink()
+    assert len(os.listdir(target.parent)) == 2
+    save(target)
+    assert os.listdir(target.parent) == ["model.gp"]
+
+
+ANOTHER = """
+import sys
+from manygp.runtime.files import write_atomically
+write_atomically(sys.argv[1], "x")
+"""
+
+
+def test_what_is_being_written_is_not_removed(target):
+    with replacing(target) as file:
+        file.write(b"first")
+        save(target)  # this process
+        subprocess.run(
+            [sys.executable, "-c", ANOTHER, str(target)], check=True
+        )  # another one, while this one lives
+        assert target.read_bytes() == b"x"
+    assert target.read_bytes() == b"first"
+    assert os.listdir(target.parent) == ["model.gp"]
+
+
+def test_leftovers_of_other_machines_and_older_versions_go_after_a_day(target):
+    names = ["model.gp.1234abcd.part", "model.gp.elsewhere-1-aa-0.part"]
+    for name in names:
+        target.with_name(name).touch()
+    target.with_name("model.gp.part").touch()  # not ours
+    save(target)
+    assert sorted(os.listdir(target.parent)) == sorted([*names, "model.gp", "model.gp.part"])
+    for name in names:
+        os.utime(target.with_name(name), (0, 0))
+    save(target)
+    assert sorted(os.listdir(target.parent)) == ["model.gp", "model.gp.part"]
+
+
+def test_a_leftover_of_an_earlier_process_of_the_same_number_is_removed(target):
+    name = f"model.gp.{files._MACHINE}-{os.getpid()}-0badcafe-0.part"
+    target.with_name(name).touch()
+    save(target)
     assert os.listdir(target.parent) == ["model.gp"]

@@ -418,7 +418,7 @@ def reachable_arrays(value, seen):
 def test_the_arrays_of_experts_are_read_only(tmp_path, settings):
     some = model(**settings).fit(X, Y)
     for one in (some, there_and_back(some, tmp_path)):
-        arrays = reachable_arrays(one.experts_, {})
+        arrays = reachable_arrays([*one.experts_, *(expert.factor for expert in one.experts_)], {})
         assert len(arrays) >= 8 * len(set(map(id, one.experts_)))
         for array in arrays:
             assert not array.flags.writeable

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -443,6 +444,19 @@ def test_an_expert_larger_than_memory_is_refused_before_it_is_computed(tmp_path)
         own_sizes=np.array([n], dtype=np.int32),
     )
     refused(path, r"its factors would need .* GB, and there are")
+
+
+def test_the_scratch_arrays_of_a_kernel_count(tmp_path, monkeypatch):
+    path, needed = tmp_path / "model.gp", []
+    for terms in (1, 190):
+        kernel = parse_kernel("RBF(1, 'fixed') + " * terms + "White(1, 'fixed')")
+        model(kernel=kernel, points_per_expert=100).fit(X, Y).save(path)
+        with monkeypatch.context() as patch:
+            patch.setattr("manygp.storage.model_file.physical_memory", lambda: 1.0)
+            message = refused(path, r"its factors would need .* GB, and there are")
+        needed.append(float(re.search(r"need (\S+) GB", message)[1]))
+    # 512 rows that are predicted at a time, and 90 that the expert knows.
+    assert needed[1] - needed[0] == pytest.approx(189 * 8 * 512 * 90 / 1e9, rel=0.02)
 
 
 # Contents that lie, with right checksums

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from numpy.testing import assert_array_equal
 
 from manygp.kernels import Matern, White
 from manygp.training import fitting
-from manygp.training.checkpoint import FITS, IDENTITY, described
+from manygp.training.checkpoint import FITS, IDENTITY, _digest, described
 from models import choosing, interrupt_after
 
 RNG = np.random.default_rng(0)
@@ -89,12 +90,20 @@ def test_jobs_and_verbosity_may_change_between_runs(tmp_path, uninterrupted, mon
     same_bits(resumed, uninterrupted)
 
 
-@pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
+@pytest.mark.parametrize("random_state", [lambda: None, lambda: np.random.RandomState(3)])
 def test_without_a_seed_the_second_run_takes_that_of_the_first(tmp_path, random_state, fits):
-    first = model(random_state=random_state).fit(X, Y, checkpoint=tmp_path)
+    first = model(random_state=random_state()).fit(X, Y, checkpoint=tmp_path)
     done = len(fits)
-    same_bits(model(random_state=random_state).fit(X, Y, checkpoint=tmp_path), first)
+    same_bits(model(random_state=random_state()).fit(X, Y, checkpoint=tmp_path), first)
     assert len(fits) == done
+
+
+def test_another_generator_and_one_that_has_moved_on_are_refused(tmp_path):
+    generator = np.random.RandomState(1)
+    model(hyperparameters="shared", random_state=generator).fit(X, Y, checkpoint=tmp_path)
+    for other in (np.random.RandomState(2), generator):
+        with pytest.raises(ValueError, match="another fit: its random_state is 'RandomState"):
+            model(hyperparameters="shared", random_state=other).fit(X, Y, checkpoint=tmp_path)
 
 
 def test_the_default_model_resumes_too(tmp_path, monkeypatch):
@@ -164,6 +173,52 @@ def test_damaged_lines_are_fitted_again(tmp_path, uninterrupted, fits):
     assert len(fits) == 0
 
 
+def rewritten(line, change):
+    """The line with another content, and the digest of that."""
+    text = change(line.strip().partition(" ")[2])
+    return f"{_digest(text.encode())} {text}\n"
+
+
+def with_values(values):
+    return lambda text: json.dumps([json.loads(text)[0], values, 3])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: "no JSON",
+        lambda text: "[" * 100_000,
+        lambda text: "7",
+        lambda text: "{}",
+        lambda text: json.dumps(json.loads(text)[:2]),
+        lambda text: json.dumps([json.loads(text)[0], "values", 3]),
+        with_values([]),
+        with_values([1.0]),
+        with_values([1.0] * 100),
+        with_values([-1.0, 1.0, 1.0, 1.0]),
+        with_values(["1", 1.0, 1.0, 1.0]),
+        with_values([float("nan"), 1.0, 1.0, 1.0]),
+    ],
+)
+def test_lines_whose_digest_is_right_and_content_wrong_are_fitted_again(
+    tmp_path, fits, change, quick
+):
+    folder, lines = tmp_path / "folder", quick[1]
+    shutil.copytree(quick[0], folder)
+    (folder / FITS).write_text("".join([*lines[:-1], rewritten(lines[-1], change)]))
+    same_bits(model(hyperparameters="shared").fit(X, Y, checkpoint=folder), quick[2])
+    assert len(fits) == 1
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """A folder of a fit that is finished, its lines, and the model."""
+    folder = tmp_path_factory.mktemp("quick") / "folder"
+    fitted = model(hyperparameters="shared").fit(X, Y, checkpoint=folder)
+    return folder, (folder / FITS).read_text().splitlines(keepends=True), fitted
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"seed": "x"}', "{}"])
 def test_a_damaged_identity_is_refused(tmp_path, text):
     (tmp_path / IDENTITY).write_text(text)
@@ -184,7 +239,8 @@ def test_functions_are_known_by_name_and_rules_by_their_fields():
     assert described(np.float32(0.5)) == 0.5
     assert described(fitting.fit_shared) == "manygp.training.fitting.fit_shared"
     assert described([1, 2]) == described(np.array([1, 2])) != described([1, 3])
-    assert described(np.random.RandomState(0)) == described(np.random.RandomState(1))
+    assert described(np.random.RandomState(0)) == described(np.random.RandomState(0))
+    assert described(np.random.RandomState(0)) != described(np.random.RandomState(1))
     json.dumps(described(White()))
 
 

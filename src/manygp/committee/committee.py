@@ -16,10 +16,12 @@ from manygp.gp.expert import (
     Expert,
     Prediction,
     condition,
+    condition_later,
     leave_one_out,
     places,
     predict_expert,
 )
+from manygp.gp.factors import Factors
 from manygp.gp.likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend, TrendAt
 from manygp.kernels.base import Workspace
@@ -34,6 +36,9 @@ BLOCK_NUMBERS = 2**21
 BLOCK_ROWS = 2**18
 # Numbers that a trend needs for a row, about.
 TREND_NUMBERS = 2**9
+# A query of at most this number of rows is small: it needs no threads, and rows are filled up to
+# this number only. Products of it have the digits of those of whole tiles, up to rounding.
+SMALL_ROWS = 16
 # From this number of rows on a single expert is faster with all of BLAS's threads than with one.
 MANY_ROWS = 1000
 
@@ -137,7 +142,7 @@ class Committee:
             width = max(width, TREND_NUMBERS)
         size = int(np.clip(BLOCK_NUMBERS // width // TILE * TILE, TILE, BLOCK_ROWS))
         results: list[tuple[Array, ...]] = []
-        with thread_map(n_jobs) as parallel_map:
+        with thread_map(1 if len(query.X) <= SMALL_ROWS else n_jobs) as parallel_map:
             for start in range(0, len(query.X), size):
                 block = query.rows(start, start + size)
                 records = self._query(block, parallel_map)
@@ -167,10 +172,10 @@ class Committee:
         n, n_targets = len(query.X), self.experts[0].Y.shape[1]
         seats = np.arange(len(self.experts))[:, None] if near is None else near.T
         variance, prior_variance = np.empty((2, len(seats), n if query.variances else 0))
-        prior_mean = np.array([expert.mean for expert in self.experts])[seats]
         asked = self._asked(query)
-        if asked.left_out is not None or asked.at is not None:  # it changes with the rows
-            prior_mean = np.array(np.broadcast_to(prior_mean, (len(seats), n, n_targets)))
+        # Left out, or with a trend, the mean changes with the row; else one is enough for all.
+        each = n if near is not None or asked.changes_means else 1
+        prior_mean = np.empty((len(seats), each, n_targets))
         mean = np.empty((n_targets, len(seats), n))
         found = _Arrays(mean, variance, prior_variance, prior_mean)
         scratch = _Scratch()
@@ -181,7 +186,7 @@ class Committee:
 
         for _ in parallel_map(predict, self._tasks(near, n)):
             pass
-        noise = np.array([expert.noise_variance for expert in self.experts])[seats]
+        noise = self._noise_variances(seats)
         covariance = None
         if query.covariances:
             everyone = np.broadcast_to(seats, (len(seats), n))
@@ -203,10 +208,17 @@ class Committee:
             for t in range(n_targets)
         ]
 
+    def _noise_variances(self, seats: IndexArray) -> Array:
+        """The noise variances of experts, in the shape of their places."""
+        found = np.empty(len(self.experts))
+        for m in np.flatnonzero(np.bincount(seats.ravel())).tolist():
+            found[m] = self.experts[m].noise_variance
+        return found[seats]
+
     def _asked(self, query: Query) -> _Asked:
         """The rows of a query, and what the trend says about them."""
         at = None if self.trend is None else self.trend.model.at(query.X)
-        return _Asked(query.X, query.left_out, at, query.variances)
+        return _Asked(query.X, query.left_out, at, len(query.X), query.variances)
 
     def _answer(self, expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
         """The prediction of one expert, with the trend under it."""
@@ -233,18 +245,21 @@ class Committee:
 
         Large experts come first, so that threads finish together.
         """
-        by_size = sorted(range(len(self.experts)), key=lambda m: -len(self.experts[m].X))
         if near is None:
-            for m in by_size:
+            for expert, m in self._by_size(range(len(self.experts))):
                 for start in range(0, n, CHUNK_ROWS):
-                    yield self.experts[m], m, np.arange(start, min(n, start + CHUNK_ROWS))
+                    yield expert, m, np.arange(start, min(n, start + CHUNK_ROWS))
             return
         order = np.argsort(near, axis=None, kind="stable")
         bounds = np.searchsorted(near.ravel()[order], np.arange(len(self.experts) + 1))
-        for m in by_size:
+        for expert, m in self._by_size(np.flatnonzero(np.diff(bounds)).tolist()):
             for start in range(bounds[m], bounds[m + 1], CHUNK_ROWS):
                 pairs = order[start : min(start + CHUNK_ROWS, bounds[m + 1])]
-                yield self.experts[m], pairs % near.shape[1], pairs // near.shape[1]
+                yield expert, pairs % near.shape[1], pairs // near.shape[1]
+
+    def _by_size(self, members: Iterable[int]) -> list[tuple[Expert, int]]:
+        """Some experts and their places, the largest first."""
+        return sorted(((self.experts[m], m) for m in members), key=lambda pair: -len(pair[0].X))
 
 
 class _Arrays(NamedTuple):
@@ -263,25 +278,8 @@ class _Arrays(NamedTuple):
             self.prior_variance[seat, rows] = prediction.prior_variance
         if self.prior_mean.shape[1] == self.mean.shape[2]:
             self.prior_mean[seat, rows] = prediction.prior_mean
-
-
-class _Asked(NamedTuple):
-    """Rows X (N, d) that one expert is queried about.
-
-    `left_out` (N,) are these rows among the training rows, if the expert shall not know them;
-    `at` is what the trend says about them, if there is one.
-    """
-
-    X: Array
-    left_out: IndexArray | None
-    at: TrendAt | None
-    with_variance: bool
-
-    def some(self, rows: IndexArray) -> _Asked:
-        """Some of the rows."""
-        left_out = None if self.left_out is None else self.left_out[rows]
-        at = None if self.at is None else self.at.some(rows)
-        return _Asked(self.X[rows], left_out, at, self.with_variance)
+        else:
+            self.prior_mean[seat, 0] = prediction.prior_mean[0]
 
 
 class _Scratch(threading.local):
@@ -291,11 +289,47 @@ class _Scratch(threading.local):
         self.work = Workspace()
 
 
+class _Asked(NamedTuple):
+    """Rows that one expert is queried about.
+
+    Attributes
+    ----------
+    X, left_out : ndarrays of shape (N, d), (N,)
+        As in `Query`.
+    at : TrendAt or None
+        What the trend says about the rows, if there is one.
+    n_queried : int
+        Rows of the whole query.
+    with_variance : bool
+    """
+
+    X: Array
+    left_out: IndexArray | None
+    at: TrendAt | None
+    n_queried: int
+    with_variance: bool
+
+    @property
+    def tile(self) -> int:
+        """They are filled up to a multiple of it: the digits of one do not depend on others."""
+        return SMALL_ROWS if self.n_queried <= SMALL_ROWS else TILE
+
+    @property
+    def changes_means(self) -> bool:
+        """Whether the prior mean of an expert differs between rows."""
+        return self.left_out is not None or self.at is not None
+
+    def some(self, rows: IndexArray) -> _Asked:
+        """Some of the rows."""
+        left_out = None if self.left_out is None else self.left_out[rows]
+        at = None if self.at is None else self.at.some(rows)
+        return self._replace(X=self.X[rows], left_out=left_out, at=at)
+
+
 def _prediction(expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
     """What one expert predicts, without the trend.
 
-    It predicts training rows that are to be left out as if it did not know them. The others are
-    filled up to whole tiles, so that the digits of one do not depend on others.
+    It predicts training rows that are to be left out as if it did not know them.
     """
     if asked.left_out is not None:
         known = places(expert, asked.left_out)
@@ -307,7 +341,7 @@ def _prediction(expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
         order = np.argsort(np.concatenate([inside, outside]))
         return Prediction.joined([own, others]).some(order)
     n = len(asked.X)
-    filled = asked.some(np.minimum(np.arange(n + -n % TILE), n - 1))
+    filled = asked.some(np.minimum(np.arange(n + -n % asked.tile), n - 1))
     terms = None if filled.at is None else filled.at.basis
     chunks = [
         predict_expert(
@@ -315,6 +349,7 @@ def _prediction(expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
             filled.X[i : i + CHUNK_ROWS],
             work,
             with_variance=asked.with_variance,
+            alone=asked.n_queried == 1,
             terms=None if terms is None else terms[i : i + CHUNK_ROWS],
         )
         for i in range(0, len(filled.X), CHUNK_ROWS)
@@ -351,8 +386,34 @@ def assemble(
     one_thread = not (layout.is_single and len(data.X) > MANY_ROWS)
     with thread_map(n_jobs, limit=one_thread) as parallel_map:
         experts = tuple(parallel_map(build, range(len(layout.parts))))
-    common = None
-    if communication is not None:
-        rows, fit = communication
-        common = condition(data, rows, rows[:0], fit)
-    return Committee(experts, layout, common, data.trend)
+    return Committee(experts, layout, _communicating(data, communication), data.trend)
+
+
+def assemble_later(
+    data: TrainingData,
+    layout: Layout,
+    fits: list[KernelFit],
+    neighbours_of: Callable[[int], IndexArray],
+    communication: tuple[IndexArray, KernelFit] | None,
+) -> Committee:
+    """The committee that `assemble` gives, whose experts are conditioned when first queried.
+
+    A single expert and the communication expert, which every answer needs, are conditioned now.
+    """
+    if layout.is_single:
+        return assemble(data, layout, fits, neighbours_of, communication, n_jobs=1)
+    factors = Factors()
+    experts = tuple(
+        condition_later(data, part, neighbours_of(m), fits[m], factors)
+        for m, part in enumerate(layout.parts)
+    )
+    return Committee(experts, layout, _communicating(data, communication), data.trend)
+
+
+def _communicating(
+    data: TrainingData, communication: tuple[IndexArray, KernelFit] | None
+) -> Expert | None:
+    if communication is None:
+        return None
+    rows, fit = communication
+    return condition(data, rows, rows[:0], fit)

@@ -22,7 +22,7 @@ SECONDS_TO_WAIT = 30
 
 
 class DataFile(NamedTuple):
-    """What a file must hold. `sha256` is the checksum of the uncompressed text."""
+    """What a file must hold. `sha256` and `n_bytes` are those of the uncompressed text."""
 
     n_rows: int
     n_features: int
@@ -30,10 +30,16 @@ class DataFile(NamedTuple):
     sha256: str
     source: str
     url: str | None
+    n_bytes: int
+
+    @property
+    def most_bytes(self) -> int:
+        """More bytes than this the compressed file cannot have."""
+        return self.n_bytes + self.n_bytes // 100 + 1000
 
     def check(self, path: Path) -> Array:
         """Read the file; a ValueError names it and what is wrong."""
-        table = _numbers(path, self.sha256, self.source)
+        table = _numbers(path, self.sha256, self.source, self.n_bytes)
         std = float(table[:, -1].std())
         if table.shape != (self.n_rows, self.n_features + 1) or abs(std - self.target_std) > 1e-3:
             raise ValueError(f"{path} has shape {table.shape} and a target std of {std:.4f}")
@@ -49,10 +55,11 @@ def verify(content: bytes, path: Path, sha256: str, source: str) -> None:
         )
 
 
-def _numbers(path: Path, sha256: str, source: str) -> Array:
-    """The numbers of a gzipped CSV file without a header."""
+def _numbers(path: Path, sha256: str, source: str, n_bytes: int) -> Array:
+    """The numbers of a gzipped CSV file without a header, whose text has `n_bytes`."""
     try:
-        text = gzip.decompress(path.read_bytes())
+        with gzip.open(path) as file:
+            text = file.read(n_bytes + 1)  # one more shows in the checksum
     except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
         raise ValueError(f"{path} is not a readable gzip file: {error}") from error
     verify(text, path, sha256, source)
@@ -60,57 +67,52 @@ def _numbers(path: Path, sha256: str, source: str) -> Array:
 
 
 def _collected(
-    name: str, uci: int, n_rows: int, n_features: int, std: float, sha: str
+    name: str, uci: str, shape: tuple[int, int], std: float, sha: str, n_bytes: int
 ) -> DataFile:
-    source = f"the collection treforevans/uci_datasets (data set {name}; UCI {uci})"
-    return DataFile(n_rows, n_features, std, sha, source, f"{COLLECTION}/{name}/data.csv.gz")
+    source = f"the collection treforevans/uci_datasets (data set {name}{uci})"
+    url = f"{COLLECTION}/{name}/data.csv.gz"
+    return DataFile(*shape, std, sha, source, url, n_bytes)
 
 
 DATA_FILES = {
     "concrete": _collected(
-        "concrete", 165, 1030, 8, 16.6976,
-        "f7210967a49a2adbf6d19ac3dd853f820941ff37351562cd1a48e8521af3d80b",
+        "concrete", "; UCI 165", (1030, 8), 16.6976,
+        "f7210967a49a2adbf6d19ac3dd853f820941ff37351562cd1a48e8521af3d80b", 68841,
     ),
     "airfoil": _collected(
-        "airfoil", 291, 1503, 5, 6.8964,
-        "2862a364c396273028e7d421ae3cbf619ed0fe23d9a9cb2716e7a84ef81b4067",
+        "airfoil", "; UCI 291", (1503, 5), 6.8964,
+        "2862a364c396273028e7d421ae3cbf619ed0fe23d9a9cb2716e7a84ef81b4067", 74890,
     ),
     "parkinsons": _collected(
-        "parkinsons", 189, 5875, 20, 10.6994,
-        "514813c9ae91ea070cb6eafcac612db990ea26cf631eb29e9457fbdd4a75f4bd",
+        "parkinsons", "; UCI 189", (5875, 20), 10.6994,
+        "514813c9ae91ea070cb6eafcac612db990ea26cf631eb29e9457fbdd4a75f4bd", 1165778,
     ),
     "power": DataFile(
         9568, 4, 17.0661,
         "1771b67d90a3191b2ca7b5f6eac58162f51716a982437de7a550a38ba60e9943",
         "UCI 294, combined cycle power plant (first sheet of Folds5x2_pp.xlsx as CSV without "
         "header, gzipped)",
-        None,
+        None, 308680,
     ),
-    "kin40k": DataFile(
-        40000, 8, 0.9970,
-        "72ad383c3281a7c85ac49cde9b9682d3e0181e24b1b8a6fe33fd9b993b7db16e",
-        "the collection treforevans/uci_datasets (data set kin40k)",
-        f"{COLLECTION}/kin40k/data.csv.gz",
+    "kin40k": _collected(
+        "kin40k", "", (40000, 8), 0.9970,
+        "72ad383c3281a7c85ac49cde9b9682d3e0181e24b1b8a6fe33fd9b993b7db16e", 2894011,
     ),
     "protein": _collected(
-        "protein", 265, 45730, 9, 0.7730,
-        "6ccb1a6bf7e7ba40febe2b8226779cb62e4ca2fa4d193bdec8538c6b5f991ec5",
+        "protein", "; UCI 265", (45730, 9), 0.7730,
+        "6ccb1a6bf7e7ba40febe2b8226779cb62e4ca2fa4d193bdec8538c6b5f991ec5", 3707040,
     ),
-    "pol": DataFile(
-        15000, 26, 41.7244,
-        "1f4370e9c9448dc537601710d8744d3ea8f5532b93512288c27abb50120f367c",
-        "the collection treforevans/uci_datasets (data set pol)",
-        f"{COLLECTION}/pol/data.csv.gz",
+    "pol": _collected(
+        "pol", "", (15000, 26), 41.7244,
+        "1f4370e9c9448dc537601710d8744d3ea8f5532b93512288c27abb50120f367c", 3201791,
     ),
     "wine": _collected(
-        "wine", 186, 1599, 11, 1.0653,
-        "573b29b56f82ee37960b87e0125cdc4da684611eb98536f8228ba12ed16fddf4",
+        "wine", "; UCI 186", (1599, 11), 1.0653,
+        "573b29b56f82ee37960b87e0125cdc4da684611eb98536f8228ba12ed16fddf4", 168310,
     ),
-    "housing": DataFile(
-        506, 13, 9.1880,
-        "75f3bf6e7f55f3e5cc97464f925a40797b4869a2a767ff404b94410a58362b50",
-        "the collection treforevans/uci_datasets (data set housing)",
-        f"{COLLECTION}/housing/data.csv.gz",
+    "housing": _collected(
+        "housing", "", (506, 13), 9.1880,
+        "75f3bf6e7f55f3e5cc97464f925a40797b4869a2a767ff404b94410a58362b50", 55740,
     ),
 }  # fmt: skip
 
@@ -153,7 +155,8 @@ def read_fold(
         raise ValueError(f"a fold is a number from 0 to {N_FOLDS - 1}, not {fold!r}")
     source = f"the folds of the collection treforevans/uci_datasets (data set {name})"
     path = file_without_download(f"{name}.folds.csv.gz", folder, source)
-    return _numbers(path, FOLD_FILES[name], source)[:, fold] > 0.5
+    n_bytes = 2 * N_FOLDS * DATA_FILES[name].n_rows  # a digit, and a comma or an end of line
+    return _numbers(path, FOLD_FILES[name], source, n_bytes)[:, fold] > 0.5
 
 
 def named_file(name: str, folder: str | os.PathLike[str] | None, source: str) -> Path | None:
@@ -195,7 +198,9 @@ def _download(file: DataFile, path: Path) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
         try:
             with urllib.request.urlopen(file.url, timeout=SECONDS_TO_WAIT) as response:
-                part.write(response.read())
+                part.write(response.read(file.most_bytes + 1))
+            if part.tell() > file.most_bytes:
+                raise ValueError(f"it has more than {file.most_bytes:,} bytes")
             part.close()
             file.check(Path(part.name))
             os.replace(part.name, path)

@@ -10,15 +10,17 @@ import numpy as np
 
 from manygp.arrays import Array, IndexArray, read_only
 from manygp.gp import linalg
+from manygp.gp.factors import Factor, Factors
 from manygp.gp.likelihood import (
+    PADDING,
     KernelFit,
     Likelihood,
     NotPositiveDefiniteError,
-    Terms,
     TrainingData,
 )
 from manygp.gp.trend import Trend, TrendAt
 from manygp.kernels.base import NoisyKernel, Workspace
+from manygp.runtime.parallel import single_threaded_blas
 
 # Rounding may leave a posterior variance at or below zero; relative to the prior variance.
 SMALLEST_VARIANCE = 1e-14
@@ -30,6 +32,9 @@ SINGLE_ROWS = 128
 SINGLE_VARIANCE = 5e-3
 SINGLE_NOISE = 100.0
 SINGLE_PRIOR = 1e-30
+# One row is whitened as a vector, which rounds otherwise than a matrix. In single precision, or
+# where the noise is a smaller share of the prior's variance, that would show.
+VECTOR_NOISE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,40 +49,73 @@ class Expert:
         Rows of other experts that it knows as well.
     kernel : Kernel
         With the fitted hyperparameters.
-    mean : ndarray of shape (t,)
-        Constant prior mean of each target.
-    jitter : float
-        Variance added to the diagonal because the factorisation failed without; 0 as a rule.
     n_evaluations : int
         Evaluations of the likelihood that the fit took.
     X, Y, alpha : ndarrays of shape (n, d), (n, t), (n,)
         Inputs, targets and known noise variances of its own rows and then the neighbours.
     constant_mean : bool
         Whether `mean` was estimated; else it is 0.
-    whitener, coefficients : ndarrays of shape (n', n'), (n', t)
-        See `Posterior`. The whitener is in single precision where that is enough.
-    terms : Terms or None
-        How it explains the terms of a trend, if there is one.
+    source : Factor or Factors
+        Its factor, or where that is kept once it was needed.
+    basis : ndarray of shape (n, r), or None
+        Terms of a trend at its rows, while its factor is not computed.
     """
 
     indices: IndexArray
     neighbours: IndexArray
     kernel: NoisyKernel
-    mean: Array
-    jitter: float
     n_evaluations: int
     X: Array
     Y: Array
     alpha: Array
     constant_mean: bool
-    whitener: Array
-    coefficients: Array
-    terms: Terms | None = None
+    source: Factor | Factors
+    basis: Array | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():  # pickle forgets that arrays are read-only
             frozen = read_only(value) if isinstance(value, np.ndarray) else value
+            frozen = _frozen(value) if isinstance(value, Factor) else frozen
             object.__setattr__(self, name, frozen)
+
+    @property
+    def factor(self) -> Factor:
+        """What it has computed from its rows; computed now if it has not been needed yet."""
+        if isinstance(self.source, Factor):
+            return self.source
+        return self.source.of(self, self._build)
+
+    def _build(self) -> Factor:
+        """The factor as `fit` has computed it, bit for bit."""
+        known = Likelihood(self.X, self.Y, self.alpha, self.constant_mean, self.basis)
+        with np.errstate(all="ignore"), single_threaded_blas():
+            factor = _factor(known, self.kernel, self.indices, exact=False)
+        if not all(np.isfinite(one).all() for one in (factor.whitener, factor.coefficients)):
+            raise ValueError(
+                f"the numbers of the expert with the rows {self.indices[:3]}... are beyond all "
+                "bounds; scale the data and fit again"
+            )
+        return factor
+
+    @property
+    def mean(self) -> Array:
+        """Constant prior mean of each target: (t,)."""
+        return self.factor.mean
+
+    @property
+    def jitter(self) -> float:
+        """Variance added to the diagonal because the factorisation failed without; mostly 0."""
+        return self.factor.jitter
+
+    @property
+    def whitener(self) -> Array:
+        """Inverse of the Cholesky factor, (n', n'): see `Factor`."""
+        return self.factor.whitener
+
+    @property
+    def coefficients(self) -> Array:
+        """K^-1 (y - mean), (n', t): see `Factor`."""
+        return self.factor.coefficients
 
     @property
     def rows(self) -> IndexArray:
@@ -88,7 +126,7 @@ class Expert:
     def log_marginal_likelihood(self) -> float:
         """Log marginal likelihood of its own rows, whose factor leads that of all its rows."""
         n, t = len(self.indices), self.Y.shape[1]
-        W = self.whitener[:n, :n]
+        W = self.factor.whitener[:n, :n]
         z, one = W @ self.Y[:n], W.sum(axis=1, dtype=float)
         if self.constant_mean:
             z -= np.outer(one, one @ z / (one @ one))
@@ -119,10 +157,48 @@ def condition(
 
     `exact` keeps its factor in double precision in every case.
     """
-    kernel = fit.kernel
-    likelihood = data.likelihood(np.concatenate([indices, neighbours]))
+    known = data.likelihood(np.concatenate([indices, neighbours]))
+    factor = _factor(known, fit.kernel, indices, exact=exact)
+    return _expert(known, indices, neighbours, fit, factor)
+
+
+def condition_later(
+    data: TrainingData,
+    indices: IndexArray,
+    neighbours: IndexArray,
+    fit: KernelFit,
+    factors: Factors,
+) -> Expert:
+    """The same expert, whose factor is computed when it is first needed."""
+    known = data.likelihood(np.concatenate([indices, neighbours]))
+    return _expert(known, indices, neighbours, fit, factors)
+
+
+def _expert(
+    known: Likelihood,
+    indices: IndexArray,
+    neighbours: IndexArray,
+    fit: KernelFit,
+    source: Factor | Factors,
+) -> Expert:
+    return Expert(
+        read_only(indices),
+        read_only(neighbours),
+        fit.kernel,
+        fit.n_evaluations,
+        read_only(known.X),
+        read_only(known.Y),
+        read_only(known.alpha),
+        known.constant_mean,
+        source,
+        known.terms if isinstance(source, Factors) else None,
+    )
+
+
+def _factor(known: Likelihood, kernel: NoisyKernel, indices: IndexArray, *, exact: bool) -> Factor:
+    """What an expert computes from the rows that it knows."""
     try:
-        posterior = likelihood.posterior(kernel)
+        posterior = known.posterior(kernel)
     except NotPositiveDefiniteError as error:
         raise NotPositiveDefiniteError(
             f"the covariance of the expert with the rows {indices[:3]}... is not positive "
@@ -130,23 +206,16 @@ def condition(
             "lower bound or alpha"
         ) from error
     whitener = posterior.whitener
-    if not exact and _single_will_do(whitener, likelihood, kernel, posterior.jitter):
+    if not exact and _single_will_do(whitener, known, kernel, posterior.jitter):
         whitener = whitener.astype(np.float32)
-    return Expert(
-        read_only(indices),
-        read_only(neighbours),
-        kernel,
-        read_only(posterior.mean),
-        posterior.jitter,
-        fit.n_evaluations,
-        read_only(likelihood.X),
-        read_only(likelihood.Y),
-        read_only(likelihood.alpha),
-        data.constant_mean,
-        read_only(whitener),
-        read_only(posterior.coefficients),
-        posterior.terms,
-    )
+    mean, coefficients = posterior.mean, posterior.coefficients
+    return _frozen(Factor(mean, posterior.jitter, whitener, coefficients, posterior.terms))
+
+
+def _frozen(factor: Factor) -> Factor:
+    """The same factor, whose arrays refuse to be written to."""
+    mean, jitter, whitener, coefficients, terms = factor
+    return Factor(read_only(mean), jitter, read_only(whitener), read_only(coefficients), terms)
 
 
 def _single_will_do(
@@ -220,31 +289,47 @@ class Prediction(NamedTuple):
 
 
 def predict_expert(
-    expert: Expert, X: Array, work: Workspace, *, with_variance: bool, terms: Array | None = None
+    expert: Expert,
+    X: Array,
+    work: Workspace,
+    *,
+    with_variance: bool,
+    alone: bool = False,
+    terms: Array | None = None,
 ) -> Prediction:
     """The posterior at the rows of X (N, d), where the trend has the terms (N, r).
 
-    Without variance nothing of order n^2 is computed.
+    Without variance nothing of order n^2 is computed. If the first row is `alone`, and the others
+    only fill a tile, their variances may be left out.
     """
-    work.reset((len(X), len(expert.whitener)))
-    signal = expert.kernel.signal
+    factor, signal = expert.factor, expert.kernel.signal
+    work.reset((len(X), len(factor.whitener)))
     k = signal.cross(X, _padded_rows(expert), work)
     if k.shape != work.shape:  # a constant kernel
         k = np.array(np.broadcast_to(k, work.shape))
     # Not k @ coefficients, whose digits depend on the number of rows.
-    mean = np.einsum("ij,jt->it", k, expert.coefficients) + expert.mean
-    prior_mean = np.broadcast_to(expert.mean, mean.shape)
+    mean = np.einsum("ij,jt->it", k, factor.coefficients) + factor.mean
+    prior_mean = np.broadcast_to(factor.mean, mean.shape)
     if not with_variance:
         return Prediction(mean, np.empty(0), np.empty(0), prior_mean)
     unexplained = None
-    if expert.terms is not None and terms is not None:
-        explained = linalg.multiply_tiles(k, expert.terms.coefficients)
-        unexplained = terms - explained - expert.terms.mean
+    if factor.terms is not None and terms is not None:
+        explained = linalg.multiply_tiles(k, factor.terms.coefficients)
+        unexplained = terms - explained - factor.terms.mean
     prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
-    v = _whiten(expert, k).T
+    if alone and _vector_will_do(expert, factor, prior[0]):
+        prior, v = prior[:1], k[:1]
+        linalg.multiply_vector(factor.whitener, v[0])
+    else:
+        v = _whiten(factor, k).T
     variance = prior - np.einsum("ij,ij->i", v, v, dtype=float)
     variance = np.maximum(variance, SMALLEST_VARIANCE * prior)
     return Prediction(mean, variance, prior, prior_mean, unexplained)
+
+
+def _vector_will_do(expert: Expert, factor: Factor, prior: float) -> bool:
+    """Whether it does not show how the whitening of a row is rounded."""
+    return factor.whitener.dtype == np.float64 and expert.noise_variance >= VECTOR_NOISE * prior
 
 
 def leave_one_out(expert: Expert, positions: IndexArray) -> Prediction:
@@ -261,12 +346,12 @@ def leave_one_out(expert: Expert, positions: IndexArray) -> Prediction:
     positions : ndarray of shape (N,)
         Places in `expert.rows`.
     """
-    n = len(expert.X)
-    W = expert.whitener[:n, :n]
+    n, factor = len(expert.X), expert.factor
+    W = factor.whitener[:n, :n]
     columns = W[:, positions].astype(float)
     precision = np.einsum("ij,ij->j", columns, columns)
-    coefficients = expert.coefficients[positions]
-    curvature, prior_mean = precision, np.broadcast_to(expert.mean, coefficients.shape)
+    coefficients = factor.coefficients[positions]
+    curvature, prior_mean = precision, np.broadcast_to(factor.mean, coefficients.shape)
     known = np.ones(len(positions), dtype=bool)
     if expert.constant_mean:
         one = W.sum(axis=1, dtype=float)
@@ -276,17 +361,17 @@ def leave_one_out(expert: Expert, positions: IndexArray) -> Prediction:
         known = rest > SMALLEST_VARIANCE * (one @ one)
         rest = np.where(known, rest, 1.0)
         curvature = np.where(known, precision * (rest / (one @ one)), 1.0)
-        without = expert.mean - (share / rest)[:, None] * coefficients
+        without = factor.mean - (share / rest)[:, None] * coefficients
         prior_mean = np.where(known[:, None], without, 0.0)
     mean = expert.Y[positions] - coefficients / curvature[:, None]
     mean = np.where(known[:, None], mean, 0.0)
     signal, noise = expert.kernel.signal, expert.noise_variance + expert.alpha[positions]
     prior = np.maximum(signal.diag(expert.X[positions]), SMALLEST_PRIOR)
-    variance = 1 / precision - noise - expert.jitter
+    variance = 1 / precision - noise - factor.jitter
     variance = np.clip(variance, SMALLEST_VARIANCE * prior, prior)
     unexplained = None
-    if expert.terms is not None:
-        unexplained = expert.terms.coefficients[positions] / curvature[:, None]
+    if factor.terms is not None:
+        unexplained = factor.terms.coefficients[positions] / curvature[:, None]
     return Prediction(mean, variance, prior, prior_mean, unexplained)
 
 
@@ -318,12 +403,12 @@ def places(expert: Expert, rows: IndexArray) -> IndexArray:
 
 def posterior_covariance(expert: Expert, X: Array, terms: Array | None = None) -> Array:
     """Latent posterior covariance of the rows of X: (N, N), where the trend has terms (N, r)."""
-    signal = expert.kernel.signal
+    factor, signal = expert.factor, expert.kernel.signal
     k = signal(X, _padded_rows(expert))
     unexplained = None
-    if expert.terms is not None and terms is not None:
-        unexplained = terms - k @ expert.terms.coefficients - expert.terms.mean
-    v = _whiten(expert, k).astype(float)
+    if factor.terms is not None and terms is not None:
+        unexplained = terms - k @ factor.terms.coefficients - factor.terms.mean
+    v = _whiten(factor, k).astype(float)
     covariance = signal(X) - v.T @ v
     if unexplained is not None:
         covariance += unexplained @ unexplained.T
@@ -335,12 +420,12 @@ def posterior_covariance(expert: Expert, X: Array, terms: Array | None = None) -
 
 def _padded_rows(expert: Expert) -> Array:
     """The expert's rows, and copies of the first for those that pad its whitener."""
-    missing = len(expert.whitener) - len(expert.X)
+    missing = -len(expert.X) % PADDING
     return np.concatenate([expert.X, expert.X[:1].repeat(missing, axis=0)])
 
 
-def _whiten(expert: Expert, k: Array) -> Array:
+def _whiten(factor: Factor, k: Array) -> Array:
     """L^-1 k' for the covariances k of shape (N, n), which it may overwrite: (n, N)."""
-    k = k.astype(expert.whitener.dtype, copy=False)
-    linalg.multiply_triangle(expert.whitener, k.T)
+    k = k.astype(factor.whitener.dtype, copy=False)
+    linalg.multiply_triangle(factor.whitener, k.T)
     return k.T

@@ -52,6 +52,11 @@ class Workspace:
         self._used += 1
         return self._arrays[self._used - 1][:size].reshape(rows, columns)
 
+    @property
+    def n_arrays(self) -> int:
+        """The most arrays that were in use at a time."""
+        return len(self._arrays)
+
 
 class Kernel(ABC):
     """Base of all kernels. A leaf is a frozen dataclass with a `<name>_bounds` per hyperparameter.
@@ -378,6 +383,13 @@ def parts_of(kernel: Kernel) -> list[Kernel]:
     """The kernel, and those that it combines."""
     inner = [kernel.left, kernel.right] if isinstance(kernel, Pair) else []
     return [kernel, *(part for one in inner for part in parts_of(one))]
+
+
+def scratch_arrays(kernel: Kernel, row: Array) -> int:
+    """How many scratch arrays the covariances of two sets of rows need; `row` is (1, d)."""
+    work = Workspace((1, 1))
+    kernel.cross(row, row, work)
+    return work.n_arrays
 
 
 def metric(kernel: Kernel, n_features: int) -> Array:

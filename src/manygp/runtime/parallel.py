@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from typing import Any, Self, TypeVar
 
 import threadpoolctl
 from joblib import Parallel, delayed, effective_n_jobs
+from joblib._parallel_backends import LokyBackend
 from joblib.parallel import get_active_backend
 
 T = TypeVar("T")
@@ -39,9 +40,11 @@ def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> 
     have started, which takes about a second.
     """
     done = 0
+    # Workers of other kinds, such as Dask's, are not ours to end.
+    parent = os.getpid() if isinstance(get_active_backend()[0], LokyBackend) else None
     for _ in range(ATTEMPTS):
-        tasks = (delayed(_in_worker)(function, item, os.getpid()) for item in items[done:])
-        results = Parallel(n_jobs, batch_size=1, return_as="generator")(tasks)
+        tasks = (delayed(_in_worker)(function, item, parent) for item in items[done:])
+        results = _workers(n_jobs, parent)(tasks)
         try:
             for result in results:
                 done += 1
@@ -68,8 +71,17 @@ class WorkerKilledError(RuntimeError):
         return type(self)(self.first, f" while {what}")
 
 
-def _in_worker(function: Callable[[T], R], item: T, parent: int) -> R:
-    if os.getppid() == parent:
+def _workers(n_jobs: int, parent: int | None) -> Parallel:
+    """Processes that end with their parent from the moment on that they start."""
+    settings = {"n_jobs": n_jobs, "batch_size": 1, "return_as": "generator"}
+    if parent is not None:
+        with suppress(TypeError):  # before joblib 1.5 only those that have a task do
+            return Parallel(**settings, initializer=_end_with, initargs=(parent,))
+    return Parallel(**settings)
+
+
+def _in_worker(function: Callable[[T], R], item: T, parent: int | None) -> R:
+    if parent is not None:
         _end_with(parent)
     with single_threaded_blas():
         return function(item)
@@ -77,13 +89,21 @@ def _in_worker(function: Callable[[T], R], item: T, parent: int) -> R:
 
 @cache
 def _end_with(parent: int) -> None:
-    """Let this worker end when its parent does, and not before; joblib's waits for minutes."""
+    """Let this worker end when its parent does, and not before; joblib's waits for minutes.
+
+    A parent that was killed while the worker started is not the parent any more: it ends at once.
+    """
+
+    def end_if_alone() -> None:
+        if os.getppid() != parent:
+            os._exit(1)
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while True:
+            end_if_alone()
             time.sleep(1)
-        os._exit(1)
 
+    end_if_alone()
     threading.Thread(target=watch, daemon=True).start()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and says so
@@ -111,12 +131,30 @@ def limit_thread() -> None:
 
     It does not where BLAS runs on OpenMP.
     """
-    _controller().limit(limits=1, user_api="blas")
+    with _lock:
+        _controller().limit(limits=1, user_api="blas")
 
 
 _lock = threading.Lock()
 _depth = 0
 _limiter: Any = None
+_own = threading.local()
+
+
+def _after_fork() -> None:
+    """Forget the threads that a child of `fork` does not have.
+
+    What they have limited is given back by the next caller to leave.
+    """
+    global _depth
+    _depth = getattr(_own, "depth", 0)
+    _lock.release()
+
+
+if hasattr(os, "register_at_fork"):  # nobody shall hold the lock while a child is made
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_after_fork
+    )
 
 
 @cache
@@ -133,18 +171,21 @@ def single_threaded_blas() -> Iterator[None]:
     """
     global _depth, _limiter
     with _lock:
-        if _depth == 0:
+        if _limiter is None:
             _take_control()
             _limiter = _controller().limit(limits=1, user_api="blas")
         _depth += 1
+        _own.depth = getattr(_own, "depth", 0) + 1
     try:
         yield
     finally:
         with _lock:
             _depth -= 1
+            _own.depth = getattr(_own, "depth", 1) - 1
             if _depth == 0:
                 _take_control()
                 _limiter.restore_original_limits()
+                _limiter = None
                 _take_control()
 
 

@@ -1,7 +1,7 @@
 """A fitted model as a manifest and arrays, and back: plain data, checked before it is used.
 
-Factors are not kept: they are many times larger than the rows, and computed again they are the
-same, bit for bit.
+Factors are not kept: they are many times larger than the rows, and computed again, when they are
+first needed, they are the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.committee.committee import Committee, assemble
+from manygp.committee.committee import CHUNK_ROWS, Committee, assemble_later
 from manygp.committee.layout import Layout
 from manygp.findings import Alternative, CalibrationReport, Plan
 from manygp.gp.expert import SINGLE_ROWS
+from manygp.gp.factors import Factor
 from manygp.gp.likelihood import KernelFit, TrainingData
-from manygp.kernels.base import Kernel, NoisyKernel, Sum, split_noise
+from manygp.kernels.base import Kernel, NoisyKernel, Sum, scratch_arrays, split_noise
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.model import FittedModel
 from manygp.rules.combine import PredictionRules
@@ -171,24 +172,25 @@ def _read(path: str | PathLike[str], what: str, step: Callable[[], T]) -> T:
 
 
 def _assembled(described: dict[str, Any], parts: _Parts) -> Committee:
-    """The committee, with factors."""
+    """The committee; factors are built when they are needed."""
     own = [parts.own[m] for m in parts.seats]
     layout = Layout.of(parts.data.X * parts.metric, own, parts.metric)
     common = parts.communication
-    committee = assemble(
+    committee = assemble_later(
         parts.data,
         layout,
         [parts.fits[m] for m in parts.seats],
         lambda m: parts.neighbours[parts.seats[m]],
         None if common is None else (common, KernelFit(described["kernel"])),
-        described["settings"].n_jobs,
     )
     scaling = described["y_scaling"]
     numbers = [layout.centres, parts.data.Y * scaling.half_scale + scaling.shift / 2]
     members = [*committee.experts, *([committee.communication] if committee.communication else [])]
     for expert in members:
         std = np.sqrt(expert.kernel.diag(expert.X))
-        numbers += [expert.whitener, expert.coefficients, std.max() * scaling.scale]
+        numbers.append(std.max() * scaling.scale)
+        if isinstance(expert.source, Factor):  # those that are built later are checked then
+            numbers += [expert.whitener, expert.coefficients]
     _require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")
     return committee
 
@@ -205,6 +207,7 @@ def _decoded(
     parts = _parts(manifest, arrays, kernel)
     n_targets = parts.data.Y.shape[1]
     kernel.check_columns(parts.data.X.shape[1])
+    _require_memory(parts, kernel)
     _require(manifest["alone"] is (len(parts.own) == 1), "its experts are not as many as it says")
     conformity = None
     if "conformity" in arrays:
@@ -324,8 +327,6 @@ def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: NoisyK
     if "communication" in arrays:
         common = _indices(arrays, "communication", n)
         _require(len(np.unique(common)) == len(common) > 0, "it communicates a row twice")
-    known = [len(a) + len(b) for a, b in zip(own, neighbours, strict=True)]
-    _require_memory([*known, 0 if common is None else len(common)], d + n_targets + 1)
     return _Parts(data, own, neighbours, fits, metric, seats, common)
 
 
@@ -371,12 +372,21 @@ def _require(fact: object, otherwise: str) -> None:
         raise ValueError(otherwise)
 
 
-def _require_memory(known: list[int], n_columns: int) -> None:
-    """Refuse experts, given by the rows that each knows, that exceed the machine's memory."""
-    memory = physical_memory()
-    # Factors may be in single precision, but not while the largest is computed.
-    sizes = (k * (k * (4 if k >= SINGLE_ROWS else 8) + 8 * n_columns) for k in known)
-    needed = max(8 * max(known) ** 2, sum(sizes))
+def _require_memory(parts: _Parts, kernel: NoisyKernel) -> None:
+    """Refuse experts that exceed the machine's memory.
+
+    Factors of several experts are computed when they are needed, and forgotten again if they are
+    too many: what counts is the largest one, and the scratch arrays of the kernel.
+    """
+    memory, data = physical_memory(), parts.data
+    common = 0 if parts.communication is None else len(parts.communication)
+    known = [len(a) + len(b) for a, b in zip(parts.own, parts.neighbours, strict=True)]
+    most = max(*known, common)
+    numbers = 8 * sum(known) * (data.X.shape[1] + data.Y.shape[1] + 1)
+    factor = 8 * most**2 + (4 * most**2 if most >= SINGLE_ROWS and len(known) > 1 else 0)
+    with np.errstate(all="ignore"):
+        scratch = 8 * CHUNK_ROWS * most * scratch_arrays(kernel.signal, data.X[:1])
+    needed = numbers + factor + scratch
     _require(
         needed <= memory,
         f"its factors would need {needed / 1e9:.3g} GB, and there are {memory / 1e9:.3g} GB",

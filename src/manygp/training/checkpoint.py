@@ -105,15 +105,20 @@ class Checkpoint:
     def _read(self, line: str) -> None:
         """Take a line that is whole; one that was cut or altered is fitted again."""
         digest, _, text = line.strip().partition(" ")
-        if digest == _digest(text.encode()):
-            key, values, n_evaluations = json.loads(text)
-            self._fits[key] = values, n_evaluations
+        if digest != _digest(text.encode()):
+            return
+        try:
+            match json.loads(text):
+                case [str(key), list(values), int(n)] if all(map(_is_value, values)):
+                    self._fits[key] = values, n
+        except (ValueError, RecursionError):  # no JSON
+            return
 
     def find(self, key: str, kernel: NoisyKernel) -> KernelFit | None:
         """What a fit of the kernel has found, if it is finished."""
-        if key not in self._fits:
+        values, n_evaluations = self._fits.get(key, ([], 0))
+        if key not in self._fits or len(values) != kernel.n_free:
             return None
-        values, n_evaluations = self._fits[key]
         return KernelFit(kernel.with_values(values), n_evaluations)
 
     def add(self, key: str, fit: KernelFit) -> None:
@@ -168,6 +173,8 @@ def described(value: Any) -> Any:
             return [described(one) for one in value]
         case np.ndarray() | list():
             return key_of(np.asarray(value))
+        case np.random.RandomState():
+            return f"RandomState {key_of(*value.get_state())}"
         case partial():
             parts = (value.func, list(value.args), *value.keywords.items())
             return [described(one) for one in parts]
@@ -177,6 +184,11 @@ def described(value: Any) -> Any:
         return repr(value)
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def _is_value(value: Any) -> bool:
+    """Whether it can be a hyperparameter."""
+    return isinstance(value, float) and 0 < value < float("inf")
 
 
 def _source(kind: type) -> str:
