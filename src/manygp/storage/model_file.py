@@ -31,6 +31,7 @@ from manygp.runtime.memory import physical_memory
 from manygp.scaling import Scaling
 from manygp.settings import RULE_PARAMETERS, Settings
 from manygp.storage import container
+from manygp.storage.checks import floats, indices, require, shape_of
 from manygp.storage.codec import (
     NAMED,
     decode,
@@ -41,6 +42,8 @@ from manygp.storage.codec import (
     is_rule,
 )
 from manygp.storage.container import ModelFileError
+from manygp.storage.trends import describe_trend, read_trend
+from manygp.trend.linear import LinearTrend, rows_under
 from manygp.validation import LARGEST
 
 # What may go wrong when data of any kind is taken for a model.
@@ -89,7 +92,11 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         "report": None if model.report is None else _encode_report(model.report),
         "plan": encode_all(model.plan._asdict()),
         "table": model.table,
+        "trend": None,
     }
+    if model.committee.trend is not None:
+        manifest["trend"], more = describe_trend(model.committee.trend)
+        arrays |= more
     try:  # what could not be read shall not be written
         _decoded(json.loads(json.dumps(manifest)), arrays)
     except ValueError as error:
@@ -175,9 +182,11 @@ def _assembled(described: dict[str, Any], parts: _Parts) -> Committee:
     """The committee; factors are built when they are needed."""
     own = [parts.own[m] for m in parts.seats]
     layout = Layout.of(parts.data.X * parts.metric, own, parts.metric)
-    common = parts.communication
+    common, data = parts.communication, parts.data
+    if data.trend is not None and isinstance(data.trend.model, LinearTrend):
+        data = data._replace(trend=rows_under(data.trend.model, data, layout.parts))
     committee = assemble_later(
-        parts.data,
+        data,
         layout,
         [parts.fits[m] for m in parts.seats],
         lambda m: parts.neighbours[parts.seats[m]],
@@ -191,7 +200,7 @@ def _assembled(described: dict[str, Any], parts: _Parts) -> Committee:
         numbers.append(std.max() * scaling.scale)
         if isinstance(expert.source, Factor):  # those that are built later are checked then
             numbers += [expert.whitener, expert.coefficients]
-    _require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")
+    require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")
     return committee
 
 
@@ -199,25 +208,25 @@ def _decoded(
     manifest: dict[str, Any], arrays: dict[str, AnyArray]
 ) -> tuple[dict[str, Any], _Parts]:
     """The fields of a model but its committee, and the parts of which that is built."""
-    _require(isinstance(manifest["kernel"], str), "its kernel is no text")
+    require(isinstance(manifest["kernel"], str), "its kernel is no text")
     parsed = parse_kernel(manifest["kernel"])
     kernel = split_noise(parsed)
     plain = _sides(parsed) == (kernel.signal, kernel.noise)
-    _require(plain, "its kernel does not end with its noise")
+    require(plain, "its kernel does not end with its noise")
     parts = _parts(manifest, arrays, kernel)
     n_targets = parts.data.Y.shape[1]
     kernel.check_columns(parts.data.X.shape[1])
     _require_memory(parts, kernel)
-    _require(manifest["alone"] is (len(parts.own) == 1), "its experts are not as many as it says")
+    require(manifest["alone"] is (len(parts.own) == 1), "its experts are not as many as it says")
     conformity = None
     if "conformity" in arrays:
-        conformity = _floats(arrays, "conformity", (n_targets, _shape(arrays, "conformity")[1]))
-        _require(np.all(np.diff(conformity, prepend=0.0) >= 0), "its errors are not sorted")
+        conformity = floats(arrays, "conformity", (n_targets, shape_of(arrays, "conformity")[1]))
+        require(np.all(np.diff(conformity, prepend=0.0) >= 0), "its errors are not sorted")
     honest = None
     if "honest" in arrays:
-        honest = _floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
-        _require(np.all(honest[-1] > 0), "a std of it is not positive")
-    _require(_is_table(manifest["table"]), "its table is none")
+        honest = floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
+        require(np.all(honest[-1] > 0), "a std of it is not positive")
+    require(_is_table(manifest["table"]), "its table is none")
     settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
     rules = _rules(manifest)
     described = {
@@ -245,7 +254,7 @@ def _sides(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
 
 def _columns(found: Any, d: int) -> tuple[str, ...] | int:
     names = isinstance(found, list) and all(isinstance(name, str) for name in found)
-    _require(
+    require(
         len(found) == d if names else type(found) is int and found == d,
         "its columns are not those of its rows",
     )
@@ -258,21 +267,21 @@ def _settings(
     """The parameters in force, and those that predictions depend on as they were in fit."""
     parameters, fitted = _parameters(manifest["parameters"]), _parameters(manifest["fitted"])
     if "parameter_alpha" in arrays:
-        parameters["alpha"] = _floats(arrays, "parameter_alpha", (n,))
-    _require(set(RULE_PARAMETERS) == fitted.keys(), "its parameters are not those of a model")
+        parameters["alpha"] = floats(arrays, "parameter_alpha", (n,))
+    require(set(RULE_PARAMETERS) == fitted.keys(), "its parameters are not those of a model")
     settings = Settings(**parameters)
-    _require(settings.parameters.keys() == parameters.keys(), "parameters are missing")
+    require(settings.parameters.keys() == parameters.keys(), "parameters are missing")
     if settings.kernel is not None:
-        split_noise(settings.kernel).check_columns(_shape(arrays, "X")[1])
+        split_noise(settings.kernel).check_columns(shape_of(arrays, "X")[1])
     return settings, fitted
 
 
 def _rules(manifest: dict[str, Any]) -> PredictionRules:
     rules = decode_all(manifest["rules"])
     for kind, rule in rules.items():
-        _require(is_rule(kind, rule), f"its {kind} is no such rule")
+        require(is_rule(kind, rule), f"its {kind} is no such rule")
     nearest = manifest["nearest"]
-    _require(
+    require(
         nearest is None or (type(nearest) is int and nearest >= 1), "it asks no expert about a row"
     )
     return PredictionRules(**rules, nearest=nearest)
@@ -289,67 +298,69 @@ def _parameters(found: dict[str, Any]) -> dict[str, Any]:
             right = value is None or (type(value) is int and 0 < abs(value) <= MOST_JOBS)
         else:
             right = not callable(value)
-        _require(right, f"{name[:50]}={str(value)[:50]} is no such parameter")
+        require(right, f"{name[:50]}={str(value)[:50]} is no such parameter")
     return parameters
 
 
 def _scaling(arrays: dict[str, AnyArray], axis: str, n_columns: int) -> Scaling:
     shift, half_scale = (
-        _floats(arrays, f"{axis}_{name}", (n_columns,)) for name in Scaling._fields
+        floats(arrays, f"{axis}_{name}", (n_columns,)) for name in Scaling._fields
     )
     normal = (half_scale >= np.finfo(float).tiny) & (half_scale <= np.finfo(float).max / 2)
-    _require(np.all(normal), "a scale of it is not positive")
+    require(np.all(normal), "a scale of it is not positive")
     return Scaling(shift, half_scale)
 
 
 def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: NoisyKernel) -> _Parts:
-    (n, d), (_, n_targets) = _shape(arrays, "X"), _shape(arrays, "y")
-    _require(n > 0 and d > 0 and n_targets > 0, "it has no rows")
-    metric = _floats(arrays, "metric", (d,))
+    (n, d), (_, n_targets) = shape_of(arrays, "X"), shape_of(arrays, "y")
+    require(n > 0 and d > 0 and n_targets > 0, "it has no rows")
+    metric = floats(arrays, "metric", (d,))
     data = TrainingData(
-        _floats(arrays, "X", (n, d)),
-        _floats(arrays, "y", (n, n_targets)),
-        _floats(arrays, "alpha", (n,)),
+        floats(arrays, "X", (n, d)),
+        floats(arrays, "y", (n, n_targets)),
+        floats(arrays, "alpha", (n,)),
         manifest["constant_mean"],
     )
-    _require(type(data.constant_mean) is bool, "constant_mean is not true or false")
+    if manifest.get("trend") is not None:  # files of before have none
+        data = data._replace(trend=read_trend(manifest["trend"], arrays, data))
+    require(type(data.constant_mean) is bool, "constant_mean is not true or false")
     for name, one, most in (
         ("X", data.X, LARGEST), ("y", data.Y, LARGEST), ("metric", metric, LARGEST**0.5),
     ):  # fmt: skip
-        _require(np.all(np.abs(one) <= most), f"squares of {name} overflow")
-    _require(np.all(data.alpha >= 0), "a noise variance of it is negative")
+        require(np.all(np.abs(one) <= most), f"squares of {name} overflow")
+    require(np.all(data.alpha >= 0), "a noise variance of it is negative")
     own, neighbours = _known_rows(arrays, n)
     fits = _fits(arrays, kernel, len(own))
-    seats = _indices(arrays, "seats", len(own))
-    _require(set(seats.tolist()) == set(range(len(own))), "an expert of it has no seat")
-    _require(len(seats) <= n, "it has more seats than rows")
+    seats = indices(arrays, "seats", len(own))
+    require(set(seats.tolist()) == set(range(len(own))), "an expert of it has no seat")
+    require(len(seats) <= n, "it has more seats than rows")
     common = None
     if "communication" in arrays:
-        common = _indices(arrays, "communication", n)
-        _require(len(np.unique(common)) == len(common) > 0, "it communicates a row twice")
+        common = indices(arrays, "communication", n)
+        require(len(np.unique(common)) == len(common) > 0, "it communicates a row twice")
     return _Parts(data, own, neighbours, fits, metric, seats, common)
 
 
 def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[list[IndexArray], list[IndexArray]]:
     """The rows of each expert, and those of others that it knows as well."""
     own, neighbours = (_split(arrays, name, n) for name in ("own", "neighbours"))
-    _require(0 < len(own) == len(neighbours), "its experts differ in number")
+    require(0 < len(own) == len(neighbours), "its experts differ in number")
     seen = np.zeros(n, dtype=bool)
     for rows, others in zip(own, neighbours, strict=True):
-        _require(len(rows) > 0, "an expert of it has no rows")
+        require(len(rows) > 0, "an expert of it has no rows")
         known = np.concatenate([rows, others])
-        _require(len(np.unique(known)) == len(known), "an expert of it knows a row twice")
+        require(len(np.unique(known)) == len(known), "an expert of it knows a row twice")
         seen[rows] = True
-    _require(seen.all(), "a row of it has no expert")
+    require(seen.all(), "a row of it has no expert")
     return own, neighbours
 
 
 def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> list[KernelFit]:
     """The kernel of each expert."""
-    values = _floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
-    _require(np.all(values > 0), "a hyperparameter of it is not positive")
-    counts = _indices(arrays, "evaluations", 2**31)
-    _require(len(counts) == n_experts, "its evaluations are not those of its experts")
+    values = floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
+    require(np.all(values > 0), "a hyperparameter of it is not positive")
+    counts = indices(arrays, "evaluations", 2**31)
+    require(len(counts) == n_experts, "its evaluations are not those of its experts")
     kernels: dict[bytes, NoisyKernel] = {}  # those that are equal are one
     fits = []
     for one, count in zip(values, counts, strict=True):
@@ -364,12 +375,6 @@ def _is_table(table: Any) -> bool:
         case None | {"target": str(), "columns": list()}:
             return True
     return False
-
-
-def _require(fact: object, otherwise: str) -> None:
-    """Refuse a file of which something is not a fact."""
-    if not fact:
-        raise ValueError(otherwise)
 
 
 def _require_memory(parts: _Parts, kernel: NoisyKernel) -> None:
@@ -387,7 +392,7 @@ def _require_memory(parts: _Parts, kernel: NoisyKernel) -> None:
     with np.errstate(all="ignore"):
         scratch = 8 * CHUNK_ROWS * most * scratch_arrays(kernel.signal, data.X[:1])
     needed = numbers + factor + scratch
-    _require(
+    require(
         needed <= memory,
         f"its factors would need {needed / 1e9:.3g} GB, and there are {memory / 1e9:.3g} GB",
     )
@@ -400,36 +405,16 @@ def _integers(values: Any) -> AnyArray:
     return found.astype(np.int32)
 
 
-def _shape(arrays: dict[str, AnyArray], name: str) -> tuple[int, int]:
-    rows, *columns = arrays[name].shape
-    _require(len(columns) == 1, f"{name} has no columns")
-    return rows, columns[0]
-
-
-def _floats(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> Array:
-    found = arrays[name]
-    if found.dtype != np.float64 or found.shape != shape or not np.all(np.isfinite(found)):
-        raise ValueError(f"{name} must hold finite numbers of shape {shape}")
-    return found
-
-
-def _indices(arrays: dict[str, AnyArray], name: str, end: int) -> IndexArray:
-    found = arrays[name]
-    if found.dtype != np.int32 or found.ndim != 1 or np.any((found < 0) | (found >= end)):
-        raise ValueError(f"{name} must hold integers from 0 to {end - 1}")
-    return found.astype(np.intp)
-
-
 def _split(arrays: dict[str, AnyArray], name: str, n: int) -> list[IndexArray]:
-    rows, sizes = _indices(arrays, name, n), _indices(arrays, f"{name}_sizes", n + 1)
-    _require(int(sizes.sum()) == len(rows), f"{name} is longer or shorter than its sizes say")
+    rows, sizes = indices(arrays, name, n), indices(arrays, f"{name}_sizes", n + 1)
+    require(int(sizes.sum()) == len(rows), f"{name} is longer or shorter than its sizes say")
     return np.split(rows, np.cumsum(sizes)[:-1])
 
 
 def _plan(found: dict[str, Any]) -> Plan:
     plan = Plan(**_renamed(found))
     numbers = [*plan.shrinkages, *plan.overlaps, *plan[3:], plan.points_per_expert]
-    _require(bool(plan.overlaps) and all(map(is_number, numbers)), "its plan is none")
+    require(bool(plan.overlaps) and all(map(is_number, numbers)), "its plan is none")
     return plan
 
 
@@ -453,5 +438,5 @@ def _report(found: dict[str, Any]) -> CalibrationReport:
     plain = all(one is None or isinstance(one, str) or is_number(one) for one in values)
     numbers = all(map(is_number, [n_rows, *(one.nll for one in alternatives)]))
     marked = all(isinstance(a.parameter, str) and type(a.chosen) is bool for a in alternatives)
-    _require(plain and numbers and marked, "its report is none")
+    require(plain and numbers and marked, "its report is none")
     return CalibrationReport(chosen, alternatives, n_rows)

@@ -160,7 +160,8 @@ def rows_under(
     """What a trend that was fitted under this committee says about the training rows.
 
     Without row i the coefficients are b - A^-1 H' K^-1 e_i s_i with s_i = r_i / q_i, where
-    r = K^-1 (y - H b) and q is the diagonal of K^-1 - K^-1 H A^-1 H' K^-1.
+    r = K^-1 (y - H b) and q is the diagonal of K^-1 - K^-1 H A^-1 H' K^-1. Rows that already
+    have a trend hold y - H b.
     """
     n, n_targets = data.Y.shape
     fitted, step = np.empty((2, n, n_targets))
@@ -175,7 +176,8 @@ def rows_under(
         solved = part.solve(whole)
         diagonal = np.einsum("ij,ij->j", part.whitener, part.whitener)
         curvature[rows] = diagonal - np.einsum("ij,ij->i", solved, solved)
-        step[rows] = part.solve(data.Y[rows] - fitted[rows]) / curvature[rows, None]
+        rest = data.Y[rows] if data.trend is not None else data.Y[rows] - fitted[rows]
+        step[rows] = part.solve(rest) / curvature[rows, None]
         along[rows] = np.einsum("ij,ij->i", whole, solved)
         if trend.kriged:
             basis[rows], pull[rows] = whole, solved
