@@ -20,7 +20,7 @@ FLOORS = [
     ("gp",),
     ("trend",),
     ("committee",),
-    ("findings", "distribution"),
+    ("findings", "distribution", "relevance"),
     ("settings",),
     ("model",),
     ("training", "storage"),

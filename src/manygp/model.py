@@ -17,6 +17,7 @@ from manygp.distribution import PredictiveDistribution, fit_tail
 from manygp.findings import CalibrationReport, Plan
 from manygp.gp.likelihood import Likelihood, psd_root
 from manygp.kernels.base import NoisyKernel
+from manygp.relevance import Relevance, relevance_of
 from manygp.rules.aggregation import NO_COMMUNICATION
 from manygp.rules.combine import PredictionRules, only_means
 from manygp.rules.records import ExpertPredictions
@@ -233,6 +234,13 @@ class FittedModel:
             "nll": metrics.nll(y, mean, std),
             "ence": metrics.ence(y, mean, std),
         }
+
+    def relevance(self) -> Relevance:
+        """How much each column matters, as shares of the variance of y."""
+        y, mean, _ = self.left_out_rows(LEFT_OUT_ROWS)
+        explained = 1 - float(np.mean((y - mean) ** 2) / max(y.var(), 1e-300))
+        names = self.names or tuple(f"x{j}" for j in range(self.n_columns))
+        return relevance_of(self.committee, names, explained)
 
     def sample(
         self, X: Array, n_samples: int, rng: np.random.RandomState, *, latent: bool = False

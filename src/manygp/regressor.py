@@ -26,6 +26,7 @@ from manygp.findings import CalibrationReport, Plan
 from manygp.gp.expert import Expert
 from manygp.kernels.base import NoisyKernel
 from manygp.model import FittedModel
+from manygp.relevance import Relevance
 from manygp.rules.labels import LABELS
 from manygp.rules.records import ExpertPredictions
 from manygp.runtime import progress
@@ -405,6 +406,19 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         see `manygp.metrics`.
         """
         return self.model_.left_out_scores()
+
+    def relevance(self) -> Relevance:
+        """How much each column matters, as shares of the variance of y: a table by name.
+
+        What the trend explains by a column, and what the experts explain beyond that, dealt out
+        by their length-scales. Nothing is fitted or permuted. `print` shows the table.
+
+        Returns
+        -------
+        Relevance
+            With `column`, `trend`, `local` and `total`.
+        """
+        return self.model_.relevance()
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False

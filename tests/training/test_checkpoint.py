@@ -22,7 +22,7 @@ from models import choosing, interrupt_after
 RNG = np.random.default_rng(0)
 X = RNG.random((400, 2))
 Y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.1 * RNG.normal(size=400)
-model = partial(choosing, points_per_expert=40, hyperparameters="hierarchical")
+model = partial(choosing, points_per_expert=40, hyperparameters="hierarchical", trend="constant")
 
 
 def same_bits(first, second):
@@ -259,7 +259,8 @@ def slow(*arguments):
     done.append(1)
     return fit_kernel(*arguments)
 fitting.fit_kernel = slow
-model = ManyGPRegressor(points_per_expert=40, hyperparameters="hierarchical", random_state=0)
+settings = {"hyperparameters": "hierarchical", "trend": "constant", "random_state": 0}
+model = ManyGPRegressor(points_per_expert=40, **settings)
 model.fit(data["X"], data["y"], checkpoint=sys.argv[2])
 print(len(done))
 np.savez(sys.argv[1] + ".out.npz", *model.predict(data["X"], True))

@@ -189,7 +189,7 @@ def test_the_latent_std_of_several_experts_with_known_noise_is_that_of_one():
     y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=500)
     line = np.linspace(-3, 3, 50)[:, None]
     one, five = (
-        ManyGPRegressor(points_per_expert=points, alpha=0.25, random_state=0)
+        ManyGPRegressor(points_per_expert=points, trend="constant", alpha=0.25, random_state=0)
         .fit(X, y)
         .predict(line, return_std=True, latent=True)[1]
         for points in (500, 100)

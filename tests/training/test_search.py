@@ -22,7 +22,8 @@ from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, STRENGTHS, Setting
 from manygp.training import builder, pipeline, search
 from manygp.training.builder import Builder, affordable
 from manygp.training.fitting import Run
-from manygp.training.search import _gains, prefers
+from manygp.training.recalibration import gains
+from manygp.training.search import prefers
 from models import FIXED, answers_at, assert_sound, choosing
 
 X, y, QUERIES = noisy_rows(two_waves, 150, 60, reach=3.0)
@@ -214,12 +215,12 @@ def test_a_more_flexible_choice_must_gain_more_than_chance():
     noise = np.random.default_rng(1).normal(size=400)
     noise -= noise.mean()
     error = noise.std() / np.sqrt(400)
-    assert not _gains(nll, nll)
-    assert not _gains(nll, nll + 0.1)
-    assert not _gains(nll, nll + noise)
-    assert not _gains(nll, nll + noise - 0.4 * error)
-    assert _gains(nll, nll + noise - 0.6 * error)
-    assert _gains(nll, nll - 1e-6)  # every row gains
+    assert not gains(nll, nll)
+    assert not gains(nll, nll + 0.1)
+    assert not gains(nll, nll + noise)
+    assert not gains(nll, nll + noise - 0.4 * error)
+    assert gains(nll, nll + noise - 0.6 * error)
+    assert gains(nll, nll - 1e-6)  # every row gains
 
 
 def test_a_gain_of_one_row_only_is_chance():
@@ -228,7 +229,7 @@ def test_a_gain_of_one_row_only_is_chance():
     one[0] = -5.0
     one[1:] += 0.03
     assert one.mean() < 0
-    assert not _gains(nll, one)
+    assert not gains(nll, one)
 
 
 # Recalibration

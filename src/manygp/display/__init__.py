@@ -7,6 +7,7 @@ from manygp.display.plots import (
     ReliabilityDisplay,
 )
 from manygp.display.report import Tested, write_report
+from manygp.display.trend import TrendDisplay
 
 __all__ = [
     "CalibrationDisplay",
@@ -14,5 +15,6 @@ __all__ = [
     "PosteriorDisplay",
     "ReliabilityDisplay",
     "Tested",
+    "TrendDisplay",
     "write_report",
 ]

@@ -62,6 +62,7 @@ def describe_trend(trend: Trend) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         return described, rows | {
             "trend_low": model.low,
             "trend_width": model.width,
+            "trend_importance": model.importance,
             "trend_trees": np.array([len(one.roots) for one in trees], dtype=np.int32),
             "trend_nodes": np.array([len(one.value) for one in trees], dtype=np.int32),
             **{
@@ -172,7 +173,9 @@ def _boosted(
     d = len(ranges[0])
     require(all(np.all(one.column < d) for one in built), "its trees ask for columns it lacks")
     models = tuple(tuple(built[i * n_targets : (i + 1) * n_targets]) for i in range(folds))
-    return FoldTrend("boosted", models, *ranges, explained=explained)
+    importance = floats(arrays, "trend_importance", (d,))
+    require(np.all(importance >= 0), "a column of its trend matters less than nothing")
+    return FoldTrend("boosted", models, *ranges, explained, importance)
 
 
 def _trees(

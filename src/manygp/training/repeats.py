@@ -86,6 +86,6 @@ def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
     if not repeats.tell_noise or isinstance(noise.variance_bounds, str):
         return kernel
     low, high = noise.variance_bounds
-    low = min(max(low, repeats.noise_floor), high)
+    low, high = max(low, repeats.noise_floor), max(high, repeats.noise_floor)
     variance = float(np.clip(noise.variance, low, high))
     return NoisyKernel(kernel.signal, White(variance, (low, high)))

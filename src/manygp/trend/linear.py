@@ -79,6 +79,31 @@ class LinearTrend:
         """The variance of the targets that is the trend's."""
         return float(self.sizes.sum())
 
+    def component(self, column: int, unit: Array) -> tuple[Array, Array]:
+        """What the trend says about one column alone, and its std: (g, t) and (g,).
+
+        Parameters
+        ----------
+        column : int
+        unit : ndarray of shape (g,)
+            Values of the column, from 0 to 1 over the range of the training rows.
+        """
+        basis = self.form.basis
+        X = np.tile(basis.low, (len(unit), 1))
+        X[:, column] += unit * basis.width[column]
+        functions, _ = basis.functions(X)
+        own = [
+            place
+            for term, place in zip(basis.terms, basis.slices(), strict=True)
+            if term.columns == (column,)
+        ]
+        kept = np.zeros_like(functions)
+        for place in own:
+            kept[:, place] = functions[:, place]
+        kept -= kept.mean(axis=0)
+        half = kept @ self.root.T
+        return kept @ self.coefficients, np.sqrt(np.einsum("ij,ij->i", half, half))
+
     def at(self, X: Array) -> TrendAt:
         """What it says about rows X (N, d)."""
         functions, holds = self.form.basis.functions(X)

@@ -17,7 +17,7 @@ from manygp.gp.likelihood import TrainingData
 from manygp.gp.trend import Trend, TrendAt
 from manygp.runtime.parallel import thread_map
 from manygp.trend.terms import ranges
-from manygp.trend.trees import Trees
+from manygp.trend.trees import Trees, split_gains
 
 FOLDS = 5
 
@@ -34,6 +34,9 @@ class FoldTrend:
     low, width : ndarrays of shape (d,)
         Ranges of the columns of the training rows.
     explained : float
+    importance : ndarray of shape (d,)
+        Share of each column in what the models do, as they say themselves; all the same if they
+        do not say.
     """
 
     name: str
@@ -41,6 +44,7 @@ class FoldTrend:
     low: Array
     width: Array
     explained: float
+    importance: Array
 
     def at(self, X: Array) -> TrendAt:
         """What the models say about rows X (N, d): their mean and variance."""
@@ -73,15 +77,29 @@ def fit_folds(
 
     with thread_map(n_jobs) as parallel_map:
         models = tuple(parallel_map(fit, range(n_folds)))
+    importance = _importance(models, X.shape[1])
     if name == "boosted":
         models = tuple(tuple(Trees.of(model) for model in fold) for fold in models)
     own = np.empty_like(Y)
     for fold, fitted in enumerate(models):
         inside = fold_of == fold
         own[inside] = _predict(fitted, X[inside], name)
-    trend = FoldTrend(name, models, *ranges(X), explained=float(own.var(axis=0).mean()))
+    explained = float(own.var(axis=0).mean())
+    trend = FoldTrend(name, models, *ranges(X), explained, importance)
     said = trend.at(X)
     return Trend(trend, own, own - said.mean, np.zeros(n))
+
+
+def _importance(models: tuple[tuple[Any, ...], ...], d: int) -> Array:
+    """The mean of what the models say about the columns, which sums to one: (d,)."""
+    total = np.zeros(d)
+    for model in (one for fold in models for one in fold):
+        if hasattr(model, "_predictors"):
+            said = split_gains(model, d)
+        else:
+            said = np.abs(np.ravel(getattr(model, "feature_importances_", np.ones(d))))
+        total += said / max(said.sum(), 1e-300) if len(said) == d else 1 / d
+    return total / max(total.sum(), 1e-300)
 
 
 def _fit(name: str, regressor: Any, X: Array, y: Array) -> Any:

@@ -73,3 +73,12 @@ class Trees(NamedTuple):
             if np.array_equal(following, at):
                 return following
             at = following
+
+
+def split_gains(model: Any, d: int) -> Array:
+    """How much the splits on each column of a HistGradientBoostingRegressor have gained: (d,)."""
+    nodes = np.concatenate([tree.nodes for (tree,) in model._predictors])
+    inner = nodes[nodes["is_leaf"] == 0]
+    gains = np.maximum(inner["gain"], 0.0).astype(float)
+    found: Array = np.bincount(inner["feature_idx"], gains, minlength=d).astype(float)
+    return found

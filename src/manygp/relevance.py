@@ -1,0 +1,79 @@
+"""How much each column matters: its share in the variance of y, by trend and by experts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from manygp.arrays import Array
+from manygp.committee.committee import Committee
+from manygp.kernels.base import metric
+from manygp.trend.linear import LinearTrend
+from manygp.trend.regressors import FoldTrend
+
+
+class Relevance(NamedTuple):
+    """A row for each column, as shares of the variance of y.
+
+    Attributes
+    ----------
+    column : tuple of str
+    trend : ndarray of shape (d,)
+        What the trend explains by the column; a pair of columns counts half for each.
+    local : ndarray of shape (d,)
+        What the experts explain beyond that, dealt out by how fast their functions vary along the
+        column: by its variance over the squared length-scale.
+    """
+
+    column: tuple[str, ...]
+    trend: Array
+    local: Array
+
+    @property
+    def total(self) -> Array:
+        """Both together: (d,)."""
+        return self.trend + self.local
+
+    def __str__(self) -> str:
+        width = max([6, *(len(name) for name in self.column)])
+        lines = [f"{'column':<{width}} {'trend':>7} {'local':>7} {'total':>7}"]
+        for j in np.argsort(-self.total, kind="stable").tolist():
+            shares = (self.trend[j], self.local[j], self.total[j])
+            lines.append(f"{self.column[j]:<{width}} " + " ".join(f"{x:>7.1%}" for x in shares))
+        return "\n".join(lines)
+
+
+def relevance_of(committee: Committee, columns: tuple[str, ...], explained: float) -> Relevance:
+    """The relevance of columns, where so much of the variance of y is explained in all.
+
+    Parameters
+    ----------
+    committee : Committee
+    columns : tuple of str
+    explained : float
+        Share of the variance of y, by rows that were left out.
+    """
+    X, d = committee.training_data().X, len(columns)
+    trend = _of_trend(committee, d)
+    speed = np.zeros(d)
+    for expert in committee.experts:
+        own = len(expert.indices) / len(X)
+        speed += own * (metric(expert.kernel, d) * X.std(axis=0)) ** 2
+    rest = max(0.0, explained - float(trend.sum()))
+    return Relevance(columns, trend, rest * speed / max(float(speed.sum()), 1e-300))
+
+
+def _of_trend(committee: Committee, d: int) -> Array:
+    """What the trend explains by each column: (d,)."""
+    found = np.zeros(d)
+    if committee.trend is None:
+        return found
+    model = committee.trend.model
+    if isinstance(model, LinearTrend):
+        for term, size in zip(model.form.basis.terms, model.sizes, strict=True):
+            for column in term.columns:
+                found[column] += size / len(term.columns)
+    elif isinstance(model, FoldTrend):
+        found += model.explained * model.importance
+    return found
