@@ -7,6 +7,7 @@ distance of two knots, and a straight line goes on for one range.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from scipy.interpolate import BSpline
 from manygp.arrays import Array
 
 CUBIC, HATS = 3, 1
+# Share of a coefficient's own square in its cost, beside those of second differences.
+ROUGHNESS = 0.1
 # How many ranges beyond its range a straight line goes on.
 LINE_REACH = 1.0
 
@@ -118,8 +121,24 @@ def _evaluate(axis: Axis, unit: Array) -> tuple[Array, Array]:
     outer = spacing * np.arange(1, axis.degree + 1)
     extended = np.concatenate([knots[0] - outer[::-1], knots, knots[-1] + outer])
     found = BSpline.design_matrix(inside, extended, axis.degree).toarray()
+    if axis.degree > HATS:  # steps need not be alike
+        found = found @ smooth(axis.size)
     share = np.exp(-(((unit - inside) / spacing) ** 2))
     return found * share[:, None], share
+
+
+@cache
+def smooth(size: int) -> Array:
+    """What makes the coefficients of neighbouring functions alike: (size, size).
+
+    Independent coefficients times this have the precision D'D + ROUGHNESS I, where D takes second
+    differences: straight lines cost little, and waves much.
+    """
+    second = np.diff(np.eye(size), n=2, axis=0) if size > 2 else np.zeros((0, size))
+    precision = second.T @ second + ROUGHNESS * np.eye(size)
+    values, vectors = np.linalg.eigh(precision)
+    root: Array = vectors / np.sqrt(values)
+    return root / np.sqrt((root**2).sum() / size)
 
 
 def ranges(X: Array) -> tuple[Array, Array]:

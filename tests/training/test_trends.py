@@ -1,0 +1,73 @@
+"""How the trend is chosen: by rows that are left out, the simplest first."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from manygp import ManyGPRegressor
+from manygp.datasets import levy
+
+
+def chosen_trend(fitted):
+    trend = fitted.model_.committee.trend
+    return "constant" if trend is None else trend.model.name
+
+
+def report_of(fitted, parameter):
+    report = fitted.calibration_report_
+    return {one.value: one.nll for one in report.alternatives if one.parameter == parameter}
+
+
+def test_an_additive_function_gets_an_additive_trend():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-10, 10, (1100, 4))
+    y = levy(X) + 0.5 * rng.normal(size=1100)
+    train, test = slice(900), slice(900, None)
+    fitted = ManyGPRegressor(random_state=0).fit(X[train], y[train])
+    assert chosen_trend(fitted) == "additive"
+    scores = report_of(fitted, "trend")
+    assert scores["additive"] < scores["constant"] - 0.3
+    error = np.sqrt(np.mean((fitted.predict(X[test]) - y[test]) ** 2))
+    plain = ManyGPRegressor(trend="constant", random_state=0).fit(X[train], y[train])
+    assert error < 0.5 * np.sqrt(np.mean((plain.predict(X[test]) - y[test]) ** 2))
+
+
+def test_noise_gets_no_trend():
+    rng = np.random.default_rng(1)
+    fitted = ManyGPRegressor(random_state=0).fit(rng.random((450, 3)), rng.normal(size=450))
+    assert chosen_trend(fitted) == "constant"
+
+
+def test_few_rows_that_hang_on_all_columns_get_one_expert():
+    rng = np.random.default_rng(2)
+    X = rng.random((420, 5))
+    parts = [np.sin(4 * column) for column in X.T]
+    y = sum(parts) + 2 * parts[0] * parts[1] + 0.05 * rng.normal(size=420)
+    fitted = ManyGPRegressor(random_state=0).fit(X, y)
+    scores = report_of(fitted, "structure")
+    assert scores["global"] < scores["local"]
+    assert len(fitted.experts_) == 1
+    assert "Additive" in repr(fitted.kernel_)
+
+
+@pytest.mark.parametrize("parameters", [{"trend": "none"}, {"trend": "constant"}])
+def test_what_is_asked_for_is_not_questioned(parameters):
+    rng = np.random.default_rng(3)
+    X = rng.random((420, 2))
+    fitted = ManyGPRegressor(random_state=0, **parameters).fit(X, 10 * X[:, 0])
+    assert chosen_trend(fitted) == "constant"
+    assert report_of(fitted, "trend") == {}
+    means = {float(expert.mean[0]) == 0.0 for expert in fitted.experts_}
+    assert means == {parameters["trend"] == "none"}
+
+
+def test_prior_mean_still_works_and_says_what_to_set():
+    rng = np.random.default_rng(4)
+    X, y = rng.random((60, 2)), rng.normal(size=60)
+    settings = {"points_per_expert": 30, "hyperparameters": "shared", "random_state": 0}
+    with pytest.warns(FutureWarning, match="set trend='none'"):
+        old = ManyGPRegressor(prior_mean="zero", **settings).fit(X, y)
+    new = ManyGPRegressor(trend="none", **settings).fit(X, y)
+    assert_array_equal(old.predict(X), new.predict(X))
+    with pytest.raises(ValueError, match="set trend alone"):
+        ManyGPRegressor(prior_mean="zero", trend="linear").fit(X, y)
