@@ -16,6 +16,7 @@ from manygp.gp.likelihood import (
     KernelFit,
     Likelihood,
     NotPositiveDefiniteError,
+    Terms,
     TrainingData,
 )
 from manygp.gp.trend import Trend, TrendAt
@@ -90,7 +91,7 @@ class Expert:
         known = Likelihood(self.X, self.Y, self.alpha, self.constant_mean, self.basis)
         with np.errstate(all="ignore"), single_threaded_blas():
             factor = _factor(known, self.kernel, self.indices, exact=False)
-        if not all(np.isfinite(one).all() for one in (factor.whitener, factor.coefficients)):
+        if not all(np.isfinite(one).all() for one in factor.arrays):
             raise ValueError(
                 f"the numbers of the expert with the rows {self.indices[:3]}... are beyond all "
                 "bounds; scale the data and fit again"
@@ -215,7 +216,8 @@ def _factor(known: Likelihood, kernel: NoisyKernel, indices: IndexArray, *, exac
 def _frozen(factor: Factor) -> Factor:
     """The same factor, whose arrays refuse to be written to."""
     mean, jitter, whitener, coefficients, terms = factor
-    return Factor(read_only(mean), jitter, read_only(whitener), read_only(coefficients), terms)
+    frozen = None if terms is None else Terms(*map(read_only, terms))
+    return Factor(read_only(mean), jitter, read_only(whitener), read_only(coefficients), frozen)
 
 
 def _single_will_do(

@@ -40,9 +40,13 @@ class Factor(NamedTuple):
     terms: Terms | None = None
 
     @property
+    def arrays(self) -> list[Array]:
+        """The arrays that grow with the rows."""
+        return [self.whitener, self.coefficients, *(self.terms or ())]
+
+    @property
     def nbytes(self) -> int:
-        terms = 0 if self.terms is None else self.terms.coefficients.nbytes
-        return self.whitener.nbytes + self.coefficients.nbytes + terms
+        return sum(one.nbytes for one in self.arrays)
 
 
 # One lock for all: nothing is computed while it is held. A child of `fork` gets a new one, since
