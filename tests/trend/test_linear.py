@@ -121,7 +121,7 @@ def test_leave_one_out_equals_refitting_trend_and_committee_without_the_row(tren
     mean, std = fitted.loo_predict()
     for row in (3, 77):
         expected = without_row(fitted, row).predict(X[[row]])
-        assert_allclose([mean[row], std[row]], np.ravel(expected), rtol=1e-5)
+        assert_allclose([mean[row], std[row]], np.ravel(expected), rtol=1e-6)
 
 
 def test_leave_one_out_of_two_targets_is_that_of_each():
@@ -137,10 +137,9 @@ def test_where_memory_is_short_leverage_still_counts(monkeypatch):
     trend = thin.model_.committee.trend
     assert trend.kriging is None
     assert np.all(trend.growth > 0)
-    assert_allclose(thin.predict(QUERIES), whole.predict(QUERIES), atol=0.05)
-    assert np.mean(thin.predict(QUERIES, return_std=True)[1]) >= 0.99 * np.mean(
-        whole.predict(QUERIES, return_std=True)[1]
-    )
+    assert_allclose(thin.predict(QUERIES), whole.predict(QUERIES), atol=0.2)
+    rest = [np.mean(np.abs(Y - one.loo_predict()[0])) for one in (thin, whole)]
+    assert_allclose(*rest, rtol=0.2)
 
 
 @pytest.mark.parametrize("trend", ["linear", "additive", "boosted"])
@@ -150,7 +149,7 @@ def test_std_grows_outside_and_ends_at_that_of_y(trend):
     steps = middle + np.array([[0], [0.8], [3], [1000]]) * [1, 1, 3]
     mean, std = fitted.predict(steps, return_std=True)
     assert std[0] < std[1] <= 3.01 * Y.std()
-    assert np.all((0.9 * Y.std() <= std[2:]) & (std[2:] <= 3 * Y.std()))
+    assert np.all((0.9 * Y.std() <= std[2:]) & (std[2:] <= 3.01 * Y.std()))
     assert_allclose(mean[2:], Y.mean(), atol=Y.std())
 
 
@@ -190,9 +189,9 @@ def test_relevance_finds_the_columns_that_matter():
     fitted = model(trend="additive").fit(np.column_stack([X, noise]), Y)
     found = fitted.relevance()
     assert found.column == ("x0", "x1", "x2", "x3")
-    assert int(np.argmin(found.total)) == 3
+    assert int(np.argmin(found.trend)) == 3
     assert 0.8 < found.total.sum() < 1.1
-    assert str(found).splitlines()[-1].startswith("x3")
+    assert [line[:2] for line in str(found).splitlines()[1:3]] == ["x0", "x1"]
 
 
 def test_the_display_draws_the_components(tmp_path):

@@ -281,7 +281,8 @@ class Prediction(NamedTuple):
             own = at.spread + np.einsum("ij,ij->i", self.unexplained, self.unexplained)
         if left_out is not None:
             shift, growth = trend.left_out(left_out, self.unexplained)
-            mean, own, whole = mean + shift, own + growth, whole + growth
+            mean, own = mean + shift, own + growth
+            whole = whole + trend.left_out(left_out, at.basis)[1]
         return Prediction(
             self.mean + mean,
             self.variance + own if len(self.variance) else self.variance,

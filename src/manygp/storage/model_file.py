@@ -29,7 +29,7 @@ from manygp.model import FittedModel
 from manygp.rules.combine import PredictionRules
 from manygp.runtime.memory import physical_memory
 from manygp.scaling import Scaling
-from manygp.settings import RULE_PARAMETERS, Settings
+from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.storage import container
 from manygp.storage.checks import floats, indices, require, shape_of
 from manygp.storage.codec import (
@@ -266,6 +266,9 @@ def _settings(
 ) -> tuple[Settings, dict[str, Any]]:
     """The parameters in force, and those that predictions depend on as they were in fit."""
     parameters, fitted = _parameters(manifest["parameters"]), _parameters(manifest["fitted"])
+    if "trend" not in parameters:  # files of before have prior_mean
+        parameters["trend"] = PRIOR_MEANS.get(parameters.get("prior_mean"), "auto")
+        parameters["prior_mean"] = None
     if "parameter_alpha" in arrays:
         parameters["alpha"] = floats(arrays, "parameter_alpha", (n,))
     require(set(RULE_PARAMETERS) == fitted.keys(), "its parameters are not those of a model")
