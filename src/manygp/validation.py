@@ -145,7 +145,8 @@ def refuse_unnumeric(data: Any, what: str) -> None:
             where = what if name is None else f"column {name!r} of {what}"
             raise ValueError(
                 f"{where} is of type {kind}, not a number; encode it first (scikit-learn's "
-                "OneHotEncoder for categories, days since a start for dates)"
+                "OneHotEncoder for categories, days since a start for dates), or fit a table of "
+                "such columns with columns='auto'"
             )
 
 

@@ -297,8 +297,8 @@ def predict(
             f"--keep {', '.join(set(keep) & set(names))}: answers have that name"
         )
     if output != "-":
-        _require_format(check_output, output)
         require_place(Path(output), model, data)
+        _require_format(check_output, output)
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
     asked = Asked(names, quantiles, fitted.reach(coverage), keep, digits)
     with data_file(data) as path:
@@ -477,13 +477,14 @@ def check(
     missing: str,
     as_json: bool,
 ) -> None:
-    """Tell what the columns of a table hold, and what is wrong with them.
+    """Tell what the columns of a table hold.
 
     \b
     manygp check train.csv --target price
     manygp check train.csv --target price --drop id --json
 
-    It is what fit would find out, before any work. The exit code is 0 if fit would begin.
+    And what is wrong with them: all that fit would refuse, before any work. The exit code is 0
+    if nothing is.
     """  # fmt: skip
     from manygp.tables.survey import problems_of
     from manygp.tables.training_rows import Chosen, survey_table

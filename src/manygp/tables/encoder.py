@@ -33,7 +33,7 @@ DONORS = 20
 FOLDS = 5
 # At least so many rows tell how much noise missing values make, and at most so many are asked.
 NOISE_ROWS = (50, 20_000)
-# A cycle shows if the data hold it this often,
+# A cycle shows if the data hold it this often, two moments in half of it,
 TURNS = 2
 # and its phases differ: all equal have a spread of 0, those of a whole turn of 1.
 SPREAD = 0.01
@@ -412,9 +412,10 @@ def _out_of_fold(column: Column, batch: Batch, Y: Array, folds: npt.NDArray[Any]
 def _cycles_that_show(days: Array) -> tuple[str, ...]:
     """The cycles that days of this range and resolution can show."""
     shown = []
+    resolution = np.diff(np.unique(days)).min(initial=np.inf)
     for cycle, period in PERIODS.items():
         turns = np.ptp(days) / period
         spread = 1 - np.abs(np.exp(2j * np.pi * np.mod(days / period, 1.0)).mean())
-        if turns >= TURNS and spread > SPREAD:
+        if turns >= TURNS and resolution <= period / 2 and spread > SPREAD:
             shown.append(cycle)
     return tuple(shown)

@@ -18,7 +18,7 @@ EPOCH = np.datetime64("1970-01-01")
 # Text of at most this number of characters is a number without loss.
 EXACT_CHARACTERS = 15
 
-_GROUPED = r"[+-]?\d{1,3}(?:[.,' _\u00a0\u202f]\d{3})+(?:[.,]\d+)?"
+_GROUPED = r"[+-]?[1-9]\d{0,2}(?:[.,' _\u00a0\u202f]\d{3})+(?:[.,]\d+)?"
 _COMMA = r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?"
 _PLAIN = rf"(?:{_GROUPED}|{_COMMA}|[+-]?\d+\.?\d*|[+-]?\.\d+)"
 _MONEY = r"(?:[$€£¥₹]|USD|EUR|GBP|CHF|JPY)"

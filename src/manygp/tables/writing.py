@@ -99,13 +99,17 @@ def _parquet_writer(
     numbers = [(name, pyarrow.float64()) for name in names]
     opened: list[Any] = []
 
+    def begin(kept: Sequence[Sequence[Any]]) -> None:
+        kinds = [pyarrow.array(values).type for values in kept]
+        known = [pyarrow.string() if pyarrow.types.is_null(kind) else kind for kind in kinds]
+        schema = pyarrow.schema([*zip(kept_names, known, strict=True), *numbers])
+        opened.append(stack.enter_context(pyarrow.parquet.ParquetWriter(file, schema)))
+
     def write(columns: Array, kept: Sequence[Sequence[Any]] = ()) -> None:
         if not opened:  # the first values tell what the columns hold
-            kinds = [pyarrow.array(values).type for values in kept]
-            known = [pyarrow.string() if pyarrow.types.is_null(kind) else kind for kind in kinds]
-            schema = pyarrow.schema([*zip(kept_names, known, strict=True), *numbers])
-            opened.append(stack.enter_context(pyarrow.parquet.ParquetWriter(file, schema)))
-        table = pyarrow.table([*kept, *columns], schema=opened[0].schema)
-        opened[0].write_table(table)
+            begin(kept)
+        opened[0].write_table(pyarrow.table([*kept, *columns], schema=opened[0].schema))
 
+    if not kept_names:
+        begin(())
     return write
