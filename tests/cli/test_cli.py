@@ -1040,3 +1040,77 @@ def test_quantiles_are_columns_of_their_own(made, tmp_path):
 def test_quantiles_that_are_none_are_a_mistake_of_the_command(made, levels):
     command = ("predict", made / "model.manygp", made / "test.csv", "--quantiles", levels)
     assert "between 0 and 1" in refused(*command, code=2)
+
+
+# Says when the command line is being imported, and waits there for a signal.
+SLOW_START = """
+import sys, time
+class Waiting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "manygp.cli":
+            print("ready", flush=True)
+            time.sleep(600)
+sys.meta_path.insert(0, Waiting())
+from manygp.start import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_exit_codes_are_the_same_while_the_command_starts(number):
+    assert ended_by(number, SLOW_START) == (128 + number, "")
+
+
+def test_the_front_door_runs_the_command_and_an_interrupt_is_told_there_too(made, tmp_path):
+    program = SLOW_FIT.replace("from manygp.cli import main", "from manygp.start import main")
+    program = program.replace('main(sys.argv[1:], prog_name="manygp")', "main()")
+    fit = ("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", *SMALL)
+    code, stderr = ended_by(signal.SIGINT, program, *fit)
+    assert (code, stderr.split(";")[0]) == (130, "interrupted")
+
+
+# Model files of before the encoder was part of the model
+
+
+def test_a_file_with_the_encoding_of_the_command_line_of_0_1_still_predicts(encoded, tmp_path):
+    manifest, arrays = container.read(encoded / "m")
+    columns = [
+        {"name": "a", "kind": "number"},
+        {"name": "colour", "kind": "category", "categories": ["blue", "green", "red"]},
+        {"name": "day", "kind": "date"},
+        {"name": "week", "kind": "number"},
+        {"name": "again", "kind": "number"},
+    ]
+    names = ["a", "colour=blue", "colour=green", "colour=red", "day", "week", "again"]
+    old = {key: value for key, value in manifest.items() if key not in ("schema", "arrays")}
+    del old["parameters"]["columns"]
+    container.write(
+        tmp_path / "old",
+        {**old, "columns": names, "table": {"target": "y", "columns": columns}},
+        arrays,
+    )
+    run("verify", tmp_path / "old")
+    new = tmp_path / "new.csv"
+    week = 2 * np.pi * 19733 / 7
+    new.write_text(
+        f"colour,day,a,week,again\ngreen,2024-01-11,0.5,{np.sin(week)},{np.cos(week)}\n"
+    )
+    plain = tmp_path / "plain.csv"
+    plain.write_text("colour,day,a\ngreen,2024-01-11,0.5\n")
+    found = read_csv(run("predict", tmp_path / "old", new).stdout)
+    expected = read_csv(run("predict", encoded / "m", plain).stdout)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    new.write_text("colour,day,a,week,again\npink,2024-01-11,0.5,0,0\n")
+    assert "'pink' is not one of the 3 known" in refused("predict", tmp_path / "old", new)
+
+
+def test_a_plot_checks_what_it_needs_before_it_builds_the_experts(made, tmp_path, monkeypatch):
+    def no_work(*arguments):
+        raise AssertionError("work was done")
+
+    monkeypatch.setattr("manygp.storage.model_file._assembled", no_work)
+    output = ("-o", tmp_path / "plot.png")
+    refused("plot", made / "model.manygp", "--kind", "posterior", *output)
+    refused("plot", made / "model.manygp", "--kind", "calibration", *output)
+    data = (made / "test.csv", "--target", "nix")
+    assert "no column 'nix'" in refused("plot", made / "model.manygp", *data, *output)

@@ -6,11 +6,12 @@ import csv
 import errno
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -165,8 +166,7 @@ def data_file(data: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "standard input"
         with path.open("wb") as file:
-            stream: Any = click.get_binary_stream
-            shutil.copyfileobj(stream("stdin"), file)
+            shutil.copyfileobj(sys.stdin.buffer, file)
         try:
             yield path
         except ValueError as error:
