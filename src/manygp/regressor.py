@@ -1,4 +1,4 @@
-"""The estimator: the only module that speaks scikit-learn."""
+"""The estimator: it and the encoder of tables are what speaks scikit-learn."""
 
 from __future__ import annotations
 

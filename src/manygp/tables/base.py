@@ -26,6 +26,7 @@ MISSING = frozenset(
     {"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "NaT", "null", "NULL", "None"}
     | {"?"}
 )
+NOTHING = MISSING | {None}
 # A message names at most this number of columns,
 MOST_NAMES = 30
 # quotes at most this number of values,
@@ -116,7 +117,7 @@ def is_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         case "M":
             return np.isnat(values)
         case "O":
-            return np.array([value is None or value in MISSING for value in values], dtype=bool)
+            return np.array([value in NOTHING for value in values], dtype=bool)
         case _:
             return np.zeros(len(values), dtype=bool)
 

@@ -144,11 +144,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         rows = rng.permutation(len(Y))[:DONORS]
         columns, pieces, donors, gaps = [], [], [], []
         for one in findings:
-            column, piece = _learn(one.name, one.kind, batch, Y)
+            column = _learn(one.name, one.kind, batch, Y)
+            piece, unusual = encode_column(column, batch)
+            if column.kind == "category":
+                column = column._replace(fill=tuple(piece.mean(axis=0).tolist()))
             columns.append(column)
             donors.append(piece[rows])
             pieces.append(_out_of_fold(column, batch, Y, folds) if column.means else piece)
-            gaps.append(encode_column(column, batch)[1].missing)
+            gaps.append(unusual.missing)
         refuse_repeated("encoded column", [name for one in columns for name in one.features])
         found, lacking = np.hstack(pieces), np.column_stack(gaps)
         noise = _noise_of_gaps(found, Y, lacking, self.random_state)
@@ -360,8 +363,8 @@ def _raw(column: Column, batch: Batch) -> Array:
     return np.empty(0) if found is None else found
 
 
-def _learn(name: str, kind: str, batch: Batch, Y: Array) -> tuple[Column, Array]:
-    """What a column of this kind holds, and its features (n, f)."""
+def _learn(name: str, kind: str, batch: Batch, Y: Array) -> Column:
+    """What a column of this kind holds."""
     column = Column(name, kind)
     if kind == "category":
         return _learn_categories(column, batch, Y)
@@ -374,19 +377,17 @@ def _learn(name: str, kind: str, batch: Batch, Y: Array) -> tuple[Column, Array]
     middle = np.median(present, keepdims=True)
     indicator = [np.ones(1)] if column.has_missing else []
     fill = [middle, *cycles_of(middle, column.cycles), *indicator]
-    column = column._replace(fill=tuple(float(one[0]) for one in fill))
-    return column, encode_column(column, batch)[0]
+    return column._replace(fill=tuple(float(one[0]) for one in fill))
 
 
-def _learn_categories(column: Column, batch: Batch, Y: Array) -> tuple[Column, Array]:
+def _learn_categories(column: Column, batch: Batch, Y: Array) -> Column:
     words = as_words(batch.columns[column.name])
     column = column._replace(categories=tuple(sorted(set(words))))
     if len(column.categories) > MOST_ONE_HOT + ("" in column.categories):
         codes = codes_of(column, words)
         means = _target_means(codes, Y, len(column.categories))
         column = column._replace(means=tuple(map(tuple, means.tolist())))
-    piece = encode_column(column, batch)[0]
-    return column._replace(fill=tuple(piece.mean(axis=0).tolist())), piece
+    return column
 
 
 def _target_means(codes: npt.NDArray[np.intp], Y: Array, n_categories: int) -> Array:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from manygp.arrays import Array
 from manygp.tables.base import Batch, is_missing, shortened
 from manygp.tables.columns import Refusal
 from manygp.tables.values import (
@@ -22,6 +23,7 @@ from manygp.tables.values import (
     EXACT_CHARACTERS,
     OTHER_TIMES,
     as_floats,
+    as_words,
     kind_of,
     loses_digits,
 )
@@ -108,10 +110,10 @@ class Survey:
         self.columns = tuple(columns)
         self._seen = [_Seen(name) for name in columns]
 
-    def add(self, batch: Batch) -> None:
-        """Take note of a batch."""
-        for column in self._seen:
-            column.add(batch)
+    def add(self, batch: Batch) -> dict[str, Array]:
+        """Take note of a batch; the columns that hold numbers only, as floats."""
+        found = {column.name: column.add(batch) for column in self._seen}
+        return {name: numbers for name, numbers in found.items() if numbers is not None}
 
     def findings(self) -> list[Finding]:
         """What the columns hold, after all rows."""
@@ -131,23 +133,27 @@ class _Seen:
         # Different values that are neither missing nor, in a whole batch, numbers.
         self.words: set[Any] = set()
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch) -> Array | None:
+        """Take note of a batch; its values as floats if all of them are numbers."""
         values = batch.columns[self.name]
         self.n_rows += len(values)
         self.categorical |= self.name in batch.categorical
-        missing = is_missing(values)
+        numbers = None if self.categorical else _plain_numbers(values)
+        missing = is_missing(values if numbers is None else numbers)
         self.n_missing += int(missing.sum())
-        if values.dtype.kind in "fM":
+        if numbers is not None:
+            self._note(batch, ~missing, "number")
+        elif values.dtype.kind in "fM":
             finite = ~missing & (~np.isinf(values) if values.dtype.kind == "f" else True)
             self._note(batch, finite, "number" if values.dtype.kind == "f" else "date")
             self._note(batch, ~missing & ~finite, "infinite")
+            self.words.update(as_words(values) if self.categorical else ())
         elif values.dtype.kind == "b":
             self._note(batch, ~missing, "text")
-            self.words.update(values.tolist())
-        elif not self.categorical and _are_plain_numbers(values):
-            self._note(batch, ~missing, "number")
+            self.words.update(map(str, values.tolist()))
         else:
             self._add_text(batch, values, missing)
+        return numbers
 
     def _add_text(
         self, batch: Batch, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]
@@ -241,13 +247,14 @@ class _Seen:
         return Problem(self.name, what, command, python)
 
 
-def _are_plain_numbers(values: npt.NDArray[Any]) -> bool:
-    """Whether all text that is there is a number that a float holds."""
-    if as_floats(values) is None:
-        return False
+def _plain_numbers(values: npt.NDArray[Any]) -> Array | None:
+    """Values as floats, if all that are there are numbers that a float holds."""
+    numbers = as_floats(values)
+    if numbers is None or values.dtype.kind != "O":
+        return numbers
     present = [value for value in values if value]
     long = max(map(len, present), default=0) > EXACT_CHARACTERS
-    return not (long and any(map(loses_digits, present)))
+    return None if long and any(map(loses_digits, present)) else numbers
 
 
 def problems_of(

@@ -22,7 +22,7 @@ from manygp.tables.survey import (
     Survey,
     problems_of,
 )
-from manygp.tables.values import as_days, as_floats
+from manygp.tables.values import as_moments
 
 # Training rows are read in small pieces, whose text stays in the cache of the processor.
 TRAINING_PIECE_ROWS = 2**13
@@ -99,8 +99,7 @@ def read_training(
     survey, store = Survey(every), _Store(every)
     with naming(table):
         for batch in table.batches(every, TRAINING_PIECE_ROWS):
-            survey.add(batch)
-            store.add(batch)
+            store.add(batch, survey.add(batch))
         findings = survey.findings()
         problems = problems_of(findings, missing, chosen.target)
         problems += _noise_problems(findings, chosen.noise)
@@ -149,14 +148,12 @@ class _Store:
         self.categorical: frozenset[str] = frozenset()
         self._once: dict[str, dict[Any, Any]] = {name: {} for name in columns}
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, numbers: dict[str, Array]) -> None:
+        """Keep a batch, of which some columns are numbers."""
         self.categorical |= batch.categorical
         for name, pieces in self.pieces.items():
-            values = batch.columns[name]
-            numbers = None if name in batch.categorical else as_floats(values)
-            if numbers is not None:
-                values = numbers
-            elif values.dtype.kind == "O":
+            values = numbers.get(name, batch.columns[name])
+            if values.dtype.kind == "O":
                 once = self._once[name]
                 values = np.array([once.setdefault(v, v) for v in values], dtype=object)
             pieces.append(values)
@@ -173,23 +170,18 @@ class _Store:
         """All values of a column of this kind; its pieces are forgotten."""
         pieces = self.pieces.pop(name)
         if kind == "date":
-            days = [as_days(_no_numbers(piece)) for piece in pieces]
-            pieces = [_moments(one) for one in days if one is not None]
+            pieces = [_moments(piece) for piece in pieces]
         found: npt.NDArray[Any] = np.concatenate(pieces)
         return found
 
 
-def _no_numbers(piece: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A piece of a column of dates in which all values are missing has been taken for numbers."""
-    return np.full(len(piece), None, dtype=object) if piece.dtype.kind == "f" else piece
-
-
-def _moments(days: Array) -> npt.NDArray[Any]:
-    """Days since 1970 as moments."""
-    moments: npt.NDArray[Any] = np.full(len(days), np.datetime64("NaT"), dtype="datetime64[us]")
-    known = np.isfinite(days)
-    moments[known] = np.round(days[known] * 86_400e6).astype(np.int64).astype("datetime64[us]")
-    return moments
+def _moments(piece: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A piece of a column of dates as moments; numbers are there only if all are missing."""
+    if piece.dtype.kind == "M":
+        return piece
+    if piece.dtype.kind == "f":
+        return np.full(len(piece), np.datetime64("NaT"), dtype="datetime64[us]")
+    return as_moments(piece)
 
 
 def _read_again(table: TableFile, store: _Store, names: list[str]) -> None:

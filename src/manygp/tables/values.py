@@ -78,21 +78,24 @@ def as_number(value: Any) -> float | None:
 def as_days(values: npt.NDArray[Any]) -> Array | None:
     """All values as days since 1970 (UTC), NaN where missing; None if one is no ISO date."""
     if values.dtype.kind == "O":
-        missing = is_missing(values)
-        days: dict[Any, Any] = {None: np.datetime64("NaT")}
         try:
-            for text in set(values[~missing].tolist()):
-                days[text] = _as_utc(text)
+            values = as_moments(values)
         except (TypeError, ValueError, OverflowError):
             return None
-        moments = [
-            days[None if gone else text] for text, gone in zip(values, missing, strict=True)
-        ]
-        values = np.array(moments, dtype="datetime64[us]")
     if values.dtype.kind != "M":
         return None
     found: Array = (values - EPOCH) / np.timedelta64(1, "D")
     return found
+
+
+def as_moments(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Text as moments in UTC, NaT where it is missing; an error if one is no ISO date."""
+    missing = is_missing(values)
+    moments: dict[Any, Any] = {None: np.datetime64("NaT")}
+    for text in set(values[~missing].tolist()):  # each different text is read once
+        moments[text] = _as_utc(text)
+    found = [moments[None if gone else v] for v, gone in zip(values, missing, strict=True)]
+    return np.array(found, dtype="datetime64[us]")
 
 
 def _as_utc(text: str) -> datetime:
