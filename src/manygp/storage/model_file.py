@@ -56,7 +56,7 @@ MOST_JOBS = 1024
 # Names of schema 1 that have changed.
 RENAMED = {"pull": "shrinkage", "pulls": "shrinkages"}
 # Parameters that older files lack.
-ADDED = {"columns": "auto"}
+ADDED = {"columns": "auto", "trend": "auto"}
 
 T = TypeVar("T")
 
