@@ -81,6 +81,7 @@ CHANGES = {
     "alpha": 0.25,
     "normalize_X": False,
     "normalize_y": False,
+    "columns": "numeric",
     "n_restarts_optimizer": 2,
     "time_budget": 60.0,
     "n_jobs": 2,

@@ -61,8 +61,11 @@ class FittedModel:
     honest : ndarray of shape (t + 1, n), or None
         Means and std, normalised, of the training rows by experts that have learned nothing from
         them, not even hyperparameters, and by the chosen rules: of a small model of one expert.
-    table : dict or None
-        How the columns of a table become those of X, for the command line.
+    encoder : TableEncoder or None
+        How the columns of a table become those of X (see `manygp.tables`), if X was a table
+        that needs one.
+    target : str or None
+        Name of the target in its table, if the command line has read one.
     """
 
     settings: Settings
@@ -78,7 +81,8 @@ class FittedModel:
     report: CalibrationReport | None
     plan: Plan
     honest: Array | None = None
-    table: dict[str, Any] | None = None
+    encoder: Any = None
+    target: str | None = None
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -169,8 +173,12 @@ class FittedModel:
         self, X: Array, coverage: float, *, alpha: Any = 0.0
     ) -> tuple[Array, Array]:
         """Lower and upper ends of intervals that hold y with a probability of `coverage`."""
+        self.reach(coverage)  # a promise that cannot be made is an error before the work
+        return self.interval_of(*self.predict(X, alpha=alpha), coverage)
+
+    def interval_of(self, mean: Array, std: Array, coverage: float) -> tuple[Array, Array]:
+        """The intervals of rows with this mean and std, as `predict` returns them."""
         reach = self.reach(coverage)
-        mean, std = self.predict(X, alpha=alpha)
         width = _squeeze(reach * (std if std.ndim == 2 else std[:, None]))
         return mean - width, mean + width
 

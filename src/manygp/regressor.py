@@ -1,16 +1,17 @@
-"""The estimator: the only module that speaks scikit-learn."""
+"""The estimator: it and the encoder of tables are what speaks scikit-learn."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from numbers import Integral
 from os import PathLike
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     check_array,
@@ -34,6 +35,18 @@ from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.training.checkpoint import Checkpoint, identity_of
 from manygp.training.fitting import Run
 from manygp.training.pipeline import prepare, train
+
+
+class Rows(NamedTuple):
+    """Rows as numbers (N, d), and if an encoder has made them, what is not known about them."""
+
+    X: Array
+    encoded: Any
+
+    @property
+    def are_known(self) -> bool:
+        """Whether no value is missing or unknown."""
+        return self.encoded is None or not (self.encoded.missing | self.encoded.unknown).any()
 
 
 class ManyGPRegressor(RegressorMixin, BaseEstimator):
@@ -105,6 +118,11 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         for.
     normalize_y : bool, default=True
         Whether targets are standardised before the kernel sees them.
+    columns : {"auto", "numeric"} or TableEncoder, default="auto"
+        How a table of pandas, polars or pyarrow becomes numbers. With "auto" one that has
+        categories, text, dates or missing values is encoded by `manygp.tables.TableEncoder`,
+        which is part of the model; with "numeric" it is an error. An encoder of yours is
+        copied, and used for complete numbers too.
     n_restarts_optimizer : int, default=0
         Further random starts of each fit without shrinkage.
     time_budget : float, default=None
@@ -137,6 +155,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         estimated seconds and bytes.
     model_ : FittedModel
         All that `fit` found, frozen, with every answer as a method.
+    encoder_ : TableEncoder or None
+        How the columns of a table become numbers; None if they were complete numbers.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         If X has column names.
@@ -183,6 +203,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         alpha: Any = 0.0,
         normalize_X: bool | None = None,
         normalize_y: bool = True,
+        columns: Any = "auto",
         n_restarts_optimizer: int = 0,
         time_budget: float | None = None,
         n_jobs: int | None = None,
@@ -204,6 +225,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         self.alpha = alpha
         self.normalize_X = normalize_X
         self.normalize_y = normalize_y
+        self.columns = columns
         self.n_restarts_optimizer = n_restarts_optimizer
         self.time_budget = time_budget
         self.n_jobs = n_jobs
@@ -268,15 +290,19 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
                 stacklevel=3,
             )
         settings = settings if alpha is None else replace(settings, alpha=alpha)
-        X, Y = self._training_rows(X, y)
-        prepared = prepare(settings, X, Y, self._columns())
+        encoder = self._new_encoder(X)
+        X, Y = self._training_rows(X, y, encoder)
+        if encoder is not None and encoder.training_noise_.any():
+            noise = validation.check_alpha(settings.alpha, len(Y)) + encoder.training_noise_
+            settings = replace(settings, alpha=noise)
+        prepared = prepare(settings, X, Y, self._columns() if encoder is None else encoder.names)
         seed, checkpoint = int(check_random_state(self.random_state).randint(2**31)), None
         if folder is not None:
             identity = identity_of(settings, X, Y, prepared.data.alpha, prepared.columns)
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
         run = Run(settings.n_jobs, progress.bar if settings.verbose else None, checkpoint)
-        self._model = train(settings, prepared, seed, run, begin)
+        self._model = replace(train(settings, prepared, seed, run, begin), encoder=encoder)
         return self
 
     def predict(
@@ -315,12 +341,13 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         """
         if return_std and return_cov:
             raise RuntimeError("ask for return_std or return_cov, not both")
-        model, X = self.model_, self._features(X)
+        model, rows = self.model_, self._rows(X)
         if return_cov:
-            return model.predict_joint(X, latent=latent, alpha=alpha)
-        if return_std:
-            return model.predict(X, latent=latent, alpha=alpha)
-        return model.mean(X)
+            return self._joint(model, rows, latent=latent, alpha=alpha)
+        if return_std or not rows.are_known:
+            found = self._mean_and_std(model, rows, latent=latent, alpha=alpha)
+            return found if return_std else found[0]
+        return model.mean(rows.X)
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, alpha: Any = 0.0
@@ -344,7 +371,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         """
         model = self.model_
         model.reach(coverage)  # a promise that cannot be made is an error before the work
-        return model.predict_interval(self._features(X), coverage, alpha=alpha)
+        return model.interval_of(*self._mean_and_std(model, self._rows(X), alpha=alpha), coverage)
 
     def predict_dist(self, X: Any, *, alpha: Any = 0.0) -> PredictiveDistribution:
         """The predictive distribution of y for each row: a Student-t with real tails.
@@ -364,7 +391,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
             With `mean`, `std`, `pdf`, `logpdf`, `cdf`, `ppf`, `interval`, `sample` and `crps`.
             Its `std` is that of `predict`.
         """
-        return self.model_.predict_dist(self._features(X), alpha=alpha)
+        model = self.model_
+        return model.distribution_of(*self._mean_and_std(model, self._rows(X), alpha=alpha))
 
     def predict_quantiles(self, X: Any, levels: Any, *, alpha: Any = 0.0) -> Array:
         """Quantiles of the predictive distribution: (N, q), or (N, t, q) for several targets.
@@ -427,8 +455,12 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
 
         Parameters are those of `predict`, and the number and seed of the draws.
         """
-        model, X = self.model_, self._features(X)
-        return model.sample(X, n_samples, check_random_state(random_state), latent=latent)
+        model, rows = self.model_, self._rows(X)
+        draws = model.sample(rows.X, n_samples, check_random_state(random_state), latent=latent)
+        if not rows.are_known:
+            (mean, std), (filled, narrow) = self._with_and_without_doubt(model, rows, latent)
+            draws = mean[..., None] + (draws - filled[..., None]) * (std / narrow)[..., None]
+        return draws
 
     def log_marginal_likelihood(
         self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True
@@ -455,11 +487,11 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
 
     def predict_experts(self, X: Any) -> ExpertPredictions:
         """What every expert predicts by itself, in the units of y, before any rule is applied."""
-        return self.model_.predict_experts(self._features(X))
+        return self.model_.predict_experts(self._rows(X).X)
 
     def calibration_ratio(self, X: Any) -> Array:
         """Factor by which the calibration shrinks every expert's variance: (M, N)."""
-        return self.model_.calibration_ratio(self._features(X))
+        return self.model_.calibration_ratio(self._rows(X).X)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a file without pickle, whole or not at all.
@@ -496,9 +528,10 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     def _of(cls, model: FittedModel) -> Self:
         """The estimator of a fitted model."""
         estimator = cls(**model.settings.parameters)
-        estimator.n_features_in_ = model.n_columns
-        if model.names is not None:
-            estimator.feature_names_in_ = np.array(model.names, dtype=object)
+        names = model.names if model.encoder is None else model.encoder.column_names
+        estimator.n_features_in_ = model.n_columns if names is None else len(names)
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, dtype=object)
         estimator._model = model
         return estimator
 
@@ -521,6 +554,10 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         return self._model.kernel
 
     @property
+    def encoder_(self) -> Any:
+        return self._model.encoder
+
+    @property
     def nearest_(self) -> int | None:
         return self._model.chosen.nearest
 
@@ -535,9 +572,24 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     def _settings(self) -> Settings:
         return Settings(**self.get_params(deep=False))
 
-    def _training_rows(self, X: Any, y: Any) -> tuple[Array, Array]:
+    def _new_encoder(self, X: Any) -> Any:
+        """An encoder for a table that needs one, or None; it is fitted with the rows."""
+        if isinstance(self.columns, str):
+            if self.columns == "numeric" or not validation.is_table(X):
+                return None
+            from manygp.tables.encoder import TableEncoder
+            from manygp.tables.frames import as_batch, needs_encoding
+
+            batch = as_batch(X)
+            if batch is None or not needs_encoding(batch):
+                return None
+            seed = self.random_state if isinstance(self.random_state, Integral) else 0
+            return TableEncoder(random_state=int(seed))
+        return clone(self.columns)
+
+    def _training_rows(self, X: Any, y: Any, encoder: Any) -> tuple[Array, Array]:
         """X of shape (n, d) and y of shape (n, t), finite floats; sets n_features_in_."""
-        X = self._features(X, reset=True)
+        table, X = X, self._features(X, reset=True) if encoder is None else None
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
@@ -546,10 +598,64 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         validation.refuse_unnumeric(y, "y")
         given = {"ensure_2d": False, "ensure_all_finite": False, "input_name": "y"}
         y = check_array(y, dtype=np.float64, **given)
-        check_consistent_length(X, y)
         Y = np.ascontiguousarray(y.reshape(len(y), -1))  # sums depend on the order in memory
+        if X is not None:
+            check_consistent_length(X, Y)
         validation.refuse_missing(Y, "y", None)
+        if X is None:
+            X = np.ascontiguousarray(encoder.fit_transform(table, Y))
+            self.n_features_in_ = encoder.n_features_in_
+            self.feature_names_in_ = encoder.feature_names_in_
         return X, Y
+
+    def _rows(self, X: Any) -> Rows:
+        """Rows as finite floats (N, d), and what is not known about them."""
+        encoder = self._model.encoder
+        if encoder is None or (encoder.is_plain and not validation.is_table(X)):
+            found = self._features(X)
+            return Rows(found, None)
+        from manygp.tables.frames import as_batch
+
+        batch = as_batch(X)
+        if batch is None:
+            raise ValueError(
+                "the model was fitted on a table, whose columns it encodes; pass a table of "
+                f"pandas, polars or pyarrow with the columns {', '.join(encoder.column_names)}"
+            )
+        if tuple(batch.columns) != encoder.column_names:
+            validate_data(self, X, skip_check_array=True, reset=False)  # says how names differ
+        found = encoder.encode(batch)
+        return Rows(found.X, found)
+
+    def _mean_and_std(
+        self, model: FittedModel, rows: Rows, *, latent: bool = False, alpha: Any = 0.0
+    ) -> tuple[Array, Array]:
+        """Mean and std of rows, values of which may be unknown."""
+        if rows.are_known:
+            return model.predict(rows.X, latent=latent, alpha=alpha)
+        known = validation.check_alpha(alpha, len(rows.X))
+        found: tuple[Array, Array] = model.encoder.predicted(
+            lambda X, noise: model.predict(X, latent=latent, alpha=noise), rows.encoded, known
+        )
+        return found
+
+    def _with_and_without_doubt(
+        self, model: FittedModel, rows: Rows, latent: Any
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Mean and std of rows, and the same if values that were filled in were known."""
+        found = self._mean_and_std(model, rows, latent=latent)
+        return found, model.predict(rows.X, latent=latent)
+
+    def _joint(
+        self, model: FittedModel, rows: Rows, *, latent: bool, alpha: Any
+    ) -> tuple[Array, Array]:
+        """Mean and joint covariance; that of doubtful rows has their std on its diagonal."""
+        mean, cov = model.predict_joint(rows.X, latent=latent, alpha=alpha)
+        if not rows.are_known:
+            mean, std = self._mean_and_std(model, rows, latent=latent, alpha=alpha)
+            wider = std / np.sqrt(np.einsum("ii...->i...", cov))
+            cov = cov * wider[:, None] * wider[None, :]
+        return mean, cov
 
     def _features(self, X: Any, *, reset: bool = False) -> Array:
         """X as finite floats (N, d): the columns of fit, or with `reset` those of a new one."""

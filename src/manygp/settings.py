@@ -35,6 +35,8 @@ STRENGTHS = (0.0, 0.5, 1.0)
 # Trends by name, and what the former parameter prior_mean has called two of them.
 TRENDS = ("auto", "none", "constant", "linear", "additive", "boosted")
 PRIOR_MEANS: dict[Any, str] = {"zero": "none", "constant": "constant"}
+# What columns of a table may hold: anything, or complete numbers only.
+COLUMNS = ("auto", "numeric")
 # The parameters that `predict` reads: they may change after `fit`.
 RULE_PARAMETERS = ("calibration", "weighting", "temperature", "aggregation", "routing")
 
@@ -118,6 +120,7 @@ class Settings:
     alpha: Any = 0.0
     normalize_X: bool | None = None
     normalize_y: bool = True
+    columns: Any = "auto"
     n_restarts_optimizer: int = 0
     time_budget: float | None = None
     n_jobs: int | None = None
@@ -137,6 +140,8 @@ class Settings:
             raise ValueError(
                 f"trend must be one of {', '.join(TRENDS)} or a regressor, not {self.trend!r}"
             )
+        if isinstance(self.columns, str) and self.columns not in COLUMNS:
+            raise ValueError(f"columns must be one of {COLUMNS}, not {self.columns!r}")
         check_integer("points_per_expert", self.points_per_expert, 1)
         check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
         if self.time_budget is not None:

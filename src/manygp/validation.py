@@ -122,6 +122,12 @@ def _columns(data: Any) -> Iterator[tuple[Any, Any, Any]]:
         yield getattr(data, "name", None), data.dtype, data
 
 
+def is_table(data: Any) -> bool:
+    """Whether data is a table of pandas, polars or pyarrow, or of `manygp.tables`."""
+    arrow = hasattr(data, "schema") and hasattr(data, "column")
+    return arrow or (hasattr(data, "columns") and hasattr(data, "dtypes"))
+
+
 def refuse_unnumeric(data: Any, what: str) -> None:
     """Refuse tables and arrays with columns that hold no numbers, and masked values."""
     if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
@@ -139,7 +145,8 @@ def refuse_unnumeric(data: Any, what: str) -> None:
             where = what if name is None else f"column {name!r} of {what}"
             raise ValueError(
                 f"{where} is of type {kind}, not a number; encode it first (scikit-learn's "
-                "OneHotEncoder for categories, days since a start for dates)"
+                "OneHotEncoder for categories, days since a start for dates), or fit a table of "
+                "such columns with columns='auto'"
             )
 
 

@@ -128,7 +128,7 @@ def test_fit_says_what_it_did_and_how_good_it_is(made, tmp_path):
     first, second, *scores = result.stdout.splitlines()
     assert re.fullmatch(r".*/m: 300 rows, 2 columns, 3 experts, \d+\.\d s", first)
     assert second == "Scores of 300 training rows, each left out:"
-    assert [line.split()[0] for line in scores] == ["RMSE", "NLL", "ENCE", "CRPS", "within"]
+    assert [line.split()[0] for line in scores] == ["RMSE", "NLL", "ENCE", "CRPS", "90%"]
     assert result.stderr == ""
     assert (tmp_path / "m").read_bytes() == (made / "model.manygp").read_bytes()
     assert files(tmp_path) == ["m"]
@@ -164,6 +164,7 @@ def test_predict_gives_the_numbers_of_python_bit_for_bit(made, paper, tmp_path, 
             found = read_csv(file.read())
     assert_array_equal(found, answers_of(paper, coverage))
     assert result.stderr == ""
+    assert name == "-" or result.stdout.startswith(f"{output}: 80 rows, mean std ")
     assert name == "-" or files(tmp_path) == [name]
 
 
@@ -205,6 +206,7 @@ def test_evaluate_scores_as_python_does(made, paper, tmp_path):
         "nll": metrics.nll(y, mean, std),
         "ence": metrics.ence(y, mean, std),
         "crps": metrics.crps(y, mean, std),
+        "within_90": metrics.coverage(y, mean, std),
         "coverage": float(np.mean((lower <= y) & (y <= upper))),
     }
     assert facts == expected
@@ -214,7 +216,9 @@ def test_evaluate_scores_as_python_does(made, paper, tmp_path):
     assert files(tmp_path) == ["page.html"]
     shown = run(*arguments, "--target", "y", "--coverage", 0.5).stdout.splitlines()
     assert shown[0] == f"Scores of 80 rows of {made / 'test.csv'}:"
-    assert shown[-1].endswith("(of 0.5)")
+    assert shown[-1].startswith("  interval ")
+    assert shown[-1].endswith("within lower and upper (of 0.5)")
+    assert shown[-2].startswith("  90% by std ")
     assert f"  RMSE        {expected['rmse']:.4g}" in shown
 
 
@@ -335,33 +339,36 @@ def encoded(tmp_path_factory):
     columns = {"a": TRAIN["a"], "colour": colours, "day": days, "y": TRAIN["y"]}
     write_csv(folder / "train.csv", columns)
     fit = ("fit", folder / "train.csv", "--target", "y", "-o", folder / "m", *SMALL)
-    line = refused(*fit)
-    assert "column 'colour', row 1 (line 2): 'blue' is not a number" in line
-    assert "(--encode)" in line
-    assert "--drop colour" in line
-    assert files(folder) == ["train.csv"]
-    run(*fit, "--encode")
+    run(*fit)
     return folder
 
 
-def test_categories_and_dates_are_encoded_if_told_to(encoded):
-    names = ["a", "colour=blue", "colour=green", "colour=red", "day"]
+def test_categories_and_dates_are_encoded(encoded):
+    week = ["day (week, sin)", "day (week, cos)"]
+    names = ["a", "colour=blue", "colour=green", "colour=red", "day", *week]
     assert json.loads(run("info", encoded / "m", "--json").stdout)["columns"] == names
     model = manygp.load(encoded / "m")
-    X = np.array([[0.5, 0, 1, 0, 19733], [0.25, 0, 0, 1, 19734]])
+    assert model.feature_names_in_.tolist() == ["a", "colour", "day"]
     pandas = pytest.importorskip("pandas")
-    mean, std = model.predict(pandas.DataFrame(X, columns=names), return_std=True)
+    days = pandas.to_datetime(["2024-01-11", "2024-01-12"])
+    frame = pandas.DataFrame({"a": [0.5, 0.25], "colour": ["green", "red"], "day": days})
+    mean, std = model.predict(frame, return_std=True)
     new = encoded / "new.csv"
     new.write_text("colour,day,a\ngreen,2024-01-11,0.5\nred,2024-01-12T00:00:00Z,0.25\n")
     found = read_csv(run("predict", encoded / "m", new).stdout)
     assert_array_equal(found[:2], [mean, std])
 
 
-def test_an_unknown_category_or_date_is_named_with_its_place(encoded):
+def test_an_unknown_category_or_date_is_answered_or_named_with_its_place(encoded):
     new = encoded / "unknown.csv"
-    new.write_text("colour,day,a\ngreen,2024-01-11,0.5\npink,2024-01-12,0.25\n")
-    line = refused("predict", encoded / "m", new)
+    new.write_text("colour,day,a\ngreen,2024-01-11,0.5\npink,2024-01-12,0.25\ngreen,,\n")
+    result = run("predict", encoded / "m", new)
+    assert np.isfinite(read_csv(result.stdout)).all()
+    assert "1 row with missing values, 1 row with unknown categories" in result.stderr
+    line = refused("predict", encoded / "m", new, "--unknown", "error")
     assert "column 'colour', row 2 (line 3): 'pink' is not one of the 3 known categories" in line
+    line = refused("predict", encoded / "m", new, "--missing", "error")
+    assert "column 'a', row 3 (line 4): the value is missing" in line
     new.write_text("colour,day,a\ngreen,tomorrow,0.5\n")
     line = refused("predict", encoded / "m", new)
     assert "column 'day', row 1 (line 2): 'tomorrow' is not a date" in line
@@ -456,24 +463,35 @@ def test_a_model_of_several_targets_is_asked_from_python(made, tmp_path):
 
 
 BAD_TABLES = {
-    "missing": ("a,b,y\n1,2,3\n1,,3\n", "column 'b', row 2 (line 3): the value is missing"),
-    "text": ("a,b,y\n1,2,3\n1,two,3\n", "column 'b', row 2 (line 3): 'two' is not a number"),
-    "target": ("a,b,y\n1,2,3\n1,2,NA\n", "the target must be a number: column 'y', row 2"),
+    "text": (
+        "a,b,y\n1,2,3\n1,two,3\n",
+        "column 'b': 1 of 2 values is not a number, first 'two' in row 2 (line 3)",
+        "column 'b', row 2 (line 3): 'two' is not a number",
+    ),
+    "target": (
+        "a,b,y\n1,2,3\n1,2,high\n",
+        "column 'y': the target: 1 of 2 values is not a number, first 'high' in row 2 (line 3)",
+        "the target must be a number: column 'y', row 2",
+    ),
     "ragged": ("a,b,y\n1,2,3\n1,2\n", "row 2 (line 3) has 2 fields, the header 3"),
     "empty": ("", "is empty"),
     "header": ("a,b,y\n", "has column names, but no rows"),
     "twice": ("a,a,y\n1,2,3\n", "more than one column is called a"),
-    "infinite": ("a,b,y\n1,inf,3\n", "column 'b', row 1 (line 2): 'inf' is infinite"),
+    "infinite": (
+        "a,b,y\n1,inf,3\n",
+        "column 'b': 1 of 1 values has no finite size, first 'inf' in row 1 (line 2)",
+        "column 'b', row 1 (line 2): 'inf' is infinite",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BAD_TABLES)
 def test_a_mistake_in_the_data_is_named_with_its_place(made, tmp_path, name):
-    text, message = BAD_TABLES[name]
+    text, *_, message = BAD_TABLES[name]
     data = tmp_path / "bad.csv"
     data.write_text(text)
     line = refused("fit", data, "--target", "y", "-o", tmp_path / "m", *SMALL)
-    assert message in line
+    assert BAD_TABLES[name][1] in line
     assert "bad.csv" in line
     if name not in ("target", "twice"):  # in which predict has no interest
         assert message in refused("predict", made / "model.manygp", data, "-o", tmp_path / "out")
@@ -699,7 +717,7 @@ COMMANDS = {" ".join(names): command for names, command in [((), main), *command
 
 
 def test_the_commands_are_all_there():
-    named = {"fit", "predict", "evaluate", "plot", "info", "verify", "bench", "demo"}
+    named = {"check", "fit", "predict", "evaluate", "plot", "info", "verify", "bench", "demo"}
     assert named <= set(COMMANDS)
     for name in ("fit", "evaluate", "info", "verify"):
         assert "--json" in run(name, "--help").stdout
@@ -719,7 +737,7 @@ def test_help_has_examples_of_options_that_exist_and_tells_of_every_option(name)
             COMMANDS[" ".join(words[:n])] for n in (2, 1) if " ".join(words[:n]) in COMMANDS
         )
         known = {spelling for option in found.params for spelling in option.opts}
-        assert {word for word in words if word.startswith("-")} <= known | {"--help"}
+        assert {word for word in words if word.startswith("-")} <= known | {"--help", "-"}
     for option in COMMANDS[name].params:
         assert isinstance(option, click.Argument) or option.help
 
@@ -774,7 +792,7 @@ import functools, sys, time
 from manygp.model import FittedModel
 from manygp.tables import training_rows
 from manygp.cli import main
-training_rows.read_features = functools.partial(training_rows.read_features, batch_rows=10)
+training_rows.read_rows = functools.partial(training_rows.read_rows, batch_rows=10)
 predict, done = FittedModel.predict, []
 def slow(*arguments, **named):
     if len(done) == 3:
@@ -961,8 +979,8 @@ import functools, sys
 from manygp.tables import training_rows
 from manygp.cli import main
 batch_rows, *arguments = sys.argv[1:]
-read_features = training_rows.read_features
-training_rows.read_features = functools.partial(read_features, batch_rows=int(batch_rows))
+read_rows = training_rows.read_rows
+training_rows.read_rows = functools.partial(read_rows, batch_rows=int(batch_rows))
 main(arguments, standalone_mode=False)
 print(peak_bytes())
 """
@@ -972,7 +990,7 @@ def peak_megabytes(model, data, batch_rows=BATCH_ROWS):
     predict = ["predict", model, data, "-o", f"{data}.out.csv"]
     command = [sys.executable, "-c", MEASURED, str(batch_rows), *predict]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(done.stdout) / 1e6
+    return int(done.stdout.split()[-1]) / 1e6
 
 
 def write_many(path, n_rows, note=""):
@@ -1022,3 +1040,77 @@ def test_quantiles_are_columns_of_their_own(made, tmp_path):
 def test_quantiles_that_are_none_are_a_mistake_of_the_command(made, levels):
     command = ("predict", made / "model.manygp", made / "test.csv", "--quantiles", levels)
     assert "between 0 and 1" in refused(*command, code=2)
+
+
+# Says when the command line is being imported, and waits there for a signal.
+SLOW_START = """
+import sys, time
+class Waiting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "manygp.cli":
+            print("ready", flush=True)
+            time.sleep(600)
+sys.meta_path.insert(0, Waiting())
+from manygp.start import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_exit_codes_are_the_same_while_the_command_starts(number):
+    assert ended_by(number, SLOW_START) == (128 + number, "")
+
+
+def test_the_front_door_runs_the_command_and_an_interrupt_is_told_there_too(made, tmp_path):
+    program = SLOW_FIT.replace("from manygp.cli import main", "from manygp.start import main")
+    program = program.replace('main(sys.argv[1:], prog_name="manygp")', "main()")
+    fit = ("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", *SMALL)
+    code, stderr = ended_by(signal.SIGINT, program, *fit)
+    assert (code, stderr.split(";")[0]) == (130, "interrupted")
+
+
+# Model files of before the encoder was part of the model
+
+
+def test_a_file_with_the_encoding_of_the_command_line_of_0_1_still_predicts(encoded, tmp_path):
+    manifest, arrays = container.read(encoded / "m")
+    columns = [
+        {"name": "a", "kind": "number"},
+        {"name": "colour", "kind": "category", "categories": ["blue", "green", "red"]},
+        {"name": "day", "kind": "date"},
+        {"name": "week", "kind": "number"},
+        {"name": "again", "kind": "number"},
+    ]
+    names = ["a", "colour=blue", "colour=green", "colour=red", "day", "week", "again"]
+    old = {key: value for key, value in manifest.items() if key not in ("schema", "arrays")}
+    del old["parameters"]["columns"]
+    container.write(
+        tmp_path / "old",
+        {**old, "columns": names, "table": {"target": "y", "columns": columns}},
+        arrays,
+    )
+    run("verify", tmp_path / "old")
+    new = tmp_path / "new.csv"
+    week = 2 * np.pi * 19733 / 7
+    new.write_text(
+        f"colour,day,a,week,again\ngreen,2024-01-11,0.5,{np.sin(week)},{np.cos(week)}\n"
+    )
+    plain = tmp_path / "plain.csv"
+    plain.write_text("colour,day,a\ngreen,2024-01-11,0.5\n")
+    found = read_csv(run("predict", tmp_path / "old", new).stdout)
+    expected = read_csv(run("predict", encoded / "m", plain).stdout)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    new.write_text("colour,day,a,week,again\npink,2024-01-11,0.5,0,0\n")
+    assert "'pink' is not one of the 3 known" in refused("predict", tmp_path / "old", new)
+
+
+def test_a_plot_checks_what_it_needs_before_it_builds_the_experts(made, tmp_path, monkeypatch):
+    def no_work(*arguments):
+        raise AssertionError("work was done")
+
+    monkeypatch.setattr("manygp.storage.model_file._assembled", no_work)
+    output = ("-o", tmp_path / "plot.png")
+    refused("plot", made / "model.manygp", "--kind", "posterior", *output)
+    refused("plot", made / "model.manygp", "--kind", "calibration", *output)
+    data = (made / "test.csv", "--target", "nix")
+    assert "no column 'nix'" in refused("plot", made / "model.manygp", *data, *output)

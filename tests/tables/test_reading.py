@@ -345,7 +345,7 @@ def test_bytes_that_are_not_utf8_are_named_exactly(save):
     path = save(b"\n".join([b"a,b", *rows]))
     refused(path, "row 3211 (line 3212) is not UTF-8 text")
     refused(save("größe,b\n1,2\n".encode("latin-1")), "line 1 is not UTF-8 text")
-    refused(save("a,b\n1,2\n".encode("utf-16")), "rows.csv: line 1 ")
+    refused(save("a,b\n1,2\n".encode("utf-16")), "rows.csv is text in UTF-16")
     refused(save("a,b\n1,2\n".encode("utf-16-le")), "line 1 holds a NUL byte")
 
 

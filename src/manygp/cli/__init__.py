@@ -18,9 +18,11 @@ except ImportError as error:
 
 from manygp.cli.bench import bench
 from manygp.cli.inspect import info, plot, verify
-from manygp.cli.models import evaluate, fit, predict
-from manygp.cli.options import require_matplotlib
+from manygp.cli.models import check, evaluate, fit, predict
+from manygp.cli.options import require_matplotlib, say
 from manygp.runtime.parallel import WorkerKilledError
+from manygp.runtime.signals import leave
+from manygp.runtime.words import safe
 
 INTERRUPTED = 130
 
@@ -39,7 +41,7 @@ class Commands(click.Group):
                 return super().invoke(context)
             except KeyboardInterrupt as interrupt:
                 why = f"interrupted; {interrupt}" if str(interrupt) else "interrupted"
-                click.echo(why, err=True)
+                say(why, err=True)
                 context.exit(INTERRUPTED)
             except BrokenPipeError:
                 raise
@@ -49,17 +51,19 @@ class Commands(click.Group):
             except MemoryError as error:
                 raise _failure(f"not enough memory: {error}".removesuffix(": ")) from error
             except (ValueError, ImportError, WorkerKilledError) as error:
-                raise _failure(str(error)) from error
+                raise _failure(error) from error
 
 
 @contextmanager
 def _orderly_end() -> Iterator[None]:
     """Let what is being written be removed after other signals too, as after an interrupt."""
-    before = {}
+    before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores them
-                before[number] = signal.signal(number, lambda found, _: sys.exit(128 + found))
+                before[number] = signal.signal(number, leave)
+        if signal.getsignal(signal.SIGINT) is leave:  # what is kept can be told from here on
+            before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
@@ -69,11 +73,13 @@ def _orderly_end() -> Iterator[None]:
 
 def _say(message: Warning | str, *_: object, **__: object) -> None:
     """Show a warning as a line of its own, without the source that it comes from."""
-    click.echo(f"manygp: {_one_line(str(message))}", err=True)
+    say(f"manygp: {_one_line(str(message))}", err=True)
 
 
-def _failure(message: str) -> click.ClickException:
-    return click.ClickException(_one_line(message))
+def _failure(error: Exception | str) -> click.ClickException:
+    """An error as one line; problems of several columns have a line each."""
+    lines = str(error).splitlines() if ":\n  column " in str(error) else [_one_line(str(error))]
+    return click.ClickException(safe("\n".join(lines)))
 
 
 def _one_line(message: str) -> str:
@@ -83,14 +89,15 @@ def _one_line(message: str) -> str:
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 the data or a file is at fault (one line on standard error says "
-    "how), 2 the command is, 129 hung up on, 130 interrupted, 143 terminated.",
+    epilog="Exit codes: 0 done, 1 the data or a file is at fault (a message on standard error "
+    "says how), 2 the command is, 129 hung up on, 130 interrupted, 143 terminated.",
 )
 @click.version_option(package_name="manygp")
 def main() -> None:
     """Gaussian process regression whose error bars can be trusted.
 
     \b
+    manygp check train.csv --target price
     manygp fit train.csv --target price -o price.manygp
     manygp predict price.manygp new.csv -o answers.csv
     manygp evaluate price.manygp test.csv --target price --report page.html
@@ -118,5 +125,5 @@ def demo(folder: str) -> None:
     study.main(Path(folder))
 
 
-for command in (fit, predict, evaluate, plot, info, verify, bench, demo):
+for command in (check, fit, predict, evaluate, plot, info, verify, bench, demo):
     main.add_command(command)

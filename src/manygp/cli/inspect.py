@@ -17,6 +17,7 @@ from manygp.cli.options import (
     naming,
     require_matplotlib,
     require_place,
+    say,
     target_option,
 )
 from manygp.runtime.words import counted
@@ -64,6 +65,7 @@ def plot(model: Path, data: Path | None, output: Path, kind: str, target: str | 
     suffix = output.suffix.removeprefix(".").lower() or "png"
     if suffix not in PICTURES:
         raise click.UsageError(f"{output} must end with one of .{', .'.join(PICTURES)}")
+    _require_drawable(model, data, kind, target)
     display: Any
     if kind == "calibration":
         from manygp import load
@@ -80,20 +82,37 @@ def plot(model: Path, data: Path | None, output: Path, kind: str, target: str | 
         file.write(picture.getvalue())
 
 
+def _require_drawable(path: Path, data: Path | None, kind: str, target: str | None) -> None:
+    """Refuse what cannot be drawn before experts are built, and rows read."""
+    from manygp.storage import check_model
+
+    manifest = check_model(path)
+    arrays, table = manifest["arrays"], manifest["table"] or {}
+    n_columns = arrays["X"]["shape"][1]
+    if kind != "calibration" and arrays["y"]["shape"][1] > 1:
+        raise ValueError("a model of several targets can be asked from Python only")
+    if kind == "posterior" and n_columns != 1:
+        raise ValueError(f"a posterior is drawn for one column; {path} has {n_columns}")
+    if kind == "calibration" and manifest["report"] is None:
+        raise ValueError(f"{path} has chosen nothing that could be drawn")
+    if data is not None:
+        from manygp.tables.reading import open_table
+
+        target = target or table.get("target")
+        if target is not None:
+            open_table(data).check_column(target)
+
+
 def _posterior(path: Path) -> PosteriorDisplay:
     """The curve of a model of one column."""
     import numpy as np
 
     from manygp import load
-    from manygp.cli.table_model import require_one_target
     from manygp.display.plots import PosteriorDisplay
 
     estimator = load(path)
     model = estimator.model_
-    require_one_target(model)
     x, y = model.training_rows()
-    if model.n_columns != 1:
-        raise ValueError(f"a posterior is drawn for one column; {path} has {model.n_columns}")
     line = np.linspace(x.min(), x.max(), 400)[:, None]
     few = len(model.committee) <= MOST_EXPERTS_DRAWN
     # The line has no names, and needs none.
@@ -108,17 +127,16 @@ def _posterior(path: Path) -> PosteriorDisplay:
 
 def _reliability(path: Path, data: Path | None, target: str | None) -> ReliabilityDisplay:
     """Errors against std, of the rows of a table or of training rows left out."""
-    from manygp.cli.table_model import TableModel, require_one_target
+    from manygp.cli.table_model import TableModel
     from manygp.display.plots import ReliabilityDisplay
     from manygp.model import LEFT_OUT_ROWS
     from manygp.storage import read_model
 
     if data is None:
         model = read_model(path)
-        require_one_target(model)
         rows = model.left_out_rows(LEFT_OUT_ROWS)
         return ReliabilityDisplay.from_predictions(*rows, name="training rows, left out")
-    y, (mean, std, *_) = TableModel.load(path).tested(data, target, reach=0.0)
+    y, (mean, std, *_), _ = TableModel.load(path).tested(data, target, reach=0.0)
     return ReliabilityDisplay.from_predictions(y, mean, std, name="tested rows")
 
 
@@ -150,7 +168,7 @@ def info(model: Path, as_json: bool) -> None:
                 value = f"{len(value)}: {listed(value)}"
             case int():
                 value = f"{value:,}"
-        click.echo(f"{name:<12}{'-' if value is None else value}")
+        say(f"{name:<12}{'-' if value is None else value}".replace("\n", "\\n"))
 
 
 def _facts(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -203,12 +221,9 @@ def verify(model: Path, as_json: bool) -> None:
     """  # fmt: skip
     import numpy as np
 
-    from manygp.cli.table_model import encoding_of
     from manygp.storage import read_model
 
     fitted = read_model(model)
-    if fitted.table is not None:
-        encoding_of(fitted, model)
     x, _ = fitted.training_rows()
     largest = max(fitted.committee.experts, key=lambda expert: len(expert.X))
     mean, std = fitted.predict(x[largest.indices[:VERIFIED_ROWS]])
@@ -218,4 +233,4 @@ def verify(model: Path, as_json: bool) -> None:
         click.echo(json.dumps({"model": str(model), "ok": True}))
         return
     sizes = f"{counted(len(fitted.committee), 'expert')}, {counted(len(x), 'row')}"
-    click.echo(f"{model}: as it was written; {sizes}")
+    say(f"{model}: as it was written; {sizes}")

@@ -4,35 +4,44 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from manygp.cli.options import (
+    DATA,
     FILE,
     NEW_FILE,
     File,
     as_json,
     coverage_option,
+    data_file,
+    decimal_option,
+    missing_option,
     naming,
     print_scores,
     read_kernel,
     read_levels,
+    read_names,
     report_option,
     require_place,
     require_report,
+    say,
     scores_of,
     target_option,
+    unknown_option,
 )
 from manygp.rules.labels import LABELS
-from manygp.runtime.words import counted
+from manygp.runtime.words import counted, safe
 
 if TYPE_CHECKING:  # else imported by the commands that need them: help should be quick
     from manygp.arrays import Array
+    from manygp.cli.table_model import TableModel
     from manygp.kernels.base import Kernel
     from manygp.model import FittedModel
     from manygp.regressor import ManyGPRegressor
@@ -40,7 +49,7 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 
 
 @click.command()
-@click.argument("data", type=FILE)
+@click.argument("data", type=DATA)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
 @click.option("-o", "--output", type=NEW_FILE, required=True, help="Model file to write.")
 @click.option(
@@ -48,8 +57,13 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     "[default: all but the target].",
 )  # fmt: skip
 @click.option("--drop", multiple=True, help="Do not learn from this column; may be repeated.")
-@click.option("--encode", is_flag=True, help="Turn categories into columns of 0 and 1 (one-hot), "
-    "and dates into numbers.")  # fmt: skip
+@click.option("--encode", is_flag=True, hidden=True, expose_value=False, help="Always so now.")
+@decimal_option
+@missing_option
+@click.option("--noise-column", metavar="COLUMN", default=None, help="Known noise variance of "
+    "each target, in the square of its units.")  # fmt: skip
+@click.option("--scale/--no-scale", "scale", default=None, help="Whether to scale columns to "
+    "[0, 1] [default: unless --kernel is given].")  # fmt: skip
 @click.option(
     "--points-per-expert",
     type=click.IntRange(1),
@@ -105,7 +119,10 @@ def fit(
     output: Path,
     columns: tuple[str, ...],
     drop: tuple[str, ...],
-    encode: bool,
+    decimal: str,
+    missing: str,
+    noise_column: str | None,
+    scale: bool | None,
     points_per_expert: int | None,
     label: str | None,
     kernel: Kernel | None,
@@ -120,16 +137,17 @@ def fit(
 
     \b
     manygp fit train.csv --target price -o price.manygp
-    manygp fit train.parquet --target price --drop id --encode -o price.manygp
+    manygp fit train.parquet --target price --drop id -o price.manygp
     manygp fit train.csv --target price -o price.manygp --checkpoint night
 
-    DATA is CSV, also gzipped, or Parquet. The scores that it prints are those of training rows
-    that were left out.
+    DATA is CSV, also gzipped, or Parquet; - is standard input. Categories, dates and missing
+    values become numbers; `manygp check` tells how. Rows without a target are left out. The
+    scores that it prints are those of training rows that were left out.
     """  # fmt: skip
     from manygp import ManyGPRegressor
-    from manygp.model import LEFT_OUT_ROWS
     from manygp.storage import write_model
-    from manygp.tables.training_rows import read_training
+    from manygp.tables.encoder import TableEncoder
+    from manygp.tables.training_rows import Chosen, read_training
 
     require_place(output, data)
     require_report(report, data, output)
@@ -137,11 +155,17 @@ def fit(
         "points_per_expert": points_per_expert,
         "kernel": kernel,
         "time_budget": time_budget,
+        "normalize_X": scale,
     }
     parameters = {name: value for name, value in given.items() if value is not None}
     estimator = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
-    estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state)
-    table = read_training(data, target, columns or None, drop, encode=encode)
+    encoder = TableEncoder(missing=missing, random_state=random_state % 2**32)
+    estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state, columns=encoder)
+    chosen = Chosen(target, columns or None, drop, noise_column)
+    with data_file(data) as path:
+        table = read_training(path, chosen, decimal=decimal, missing=missing)
+    if table.n_dropped:
+        say(f"manygp: {_left_out_rows(table.n_dropped, target)}", err=True)
     begin = perf_counter()
     model = _fitted(estimator, table, checkpoint)
     seconds = perf_counter() - begin
@@ -152,13 +176,26 @@ def fit(
 
         with naming(report):
             write_report(model, report, name=output.name)
+    _tell(output, model, seconds, as_json=as_json)
+
+
+def _left_out_rows(n: int, target: str) -> str:
+    verb = "is" if n == 1 else "are"
+    return f"{counted(n, 'row')} without a value of {target!r} {verb} left out"
+
+
+def _tell(output: Path, model: FittedModel, seconds: float, *, as_json: bool) -> None:
+    """Say what was fitted, and how good it is."""
+    from manygp.model import LEFT_OUT_ROWS
+
     left_out = model.left_out_rows(LEFT_OUT_ROWS)
+    facts = _facts(output, model, seconds, left_out)
     if as_json:
-        click.echo(json.dumps(_facts(output, model, seconds, left_out)))
+        click.echo(json.dumps(facts))
         return
-    counts = {"row": len(table.y), "column": table.X.shape[1], "expert": len(model.committee)}
+    counts = {"row": facts["rows"], "column": len(facts["columns"]), "expert": facts["experts"]}
     sizes = ", ".join(counted(number, what) for what, number in counts.items())
-    click.echo(f"{output}: {sizes}, {seconds:.1f} s")
+    say(f"{output}: {sizes}, {seconds:.1f} s")
     n_left_out = counted(len(left_out[0]), "training row")
     print_scores(_left_out_scores(left_out), f"of {n_left_out}, each left out")
 
@@ -169,20 +206,21 @@ def _fitted(
     """The model of a table, with what is needed to read other tables like it."""
     estimator.set_params(verbose=sys.stderr.isatty())
     try:
-        model = estimator.fit(table.X, table.y, checkpoint=checkpoint).model_
+        estimator.fit(table.rows, table.y, alpha=table.noise, checkpoint=checkpoint)
     except KeyboardInterrupt:
         kept = "nothing is kept; --checkpoint FOLDER would keep finished experts"
         if checkpoint is not None:
             kept = f"what is finished is kept in {checkpoint}; the same command goes on there"
         raise KeyboardInterrupt(kept) from None
-    settings = replace(model.settings, verbose=False)
+    model = estimator.model_
+    # Noise of training rows is kept with these; an encoder, as it was fitted.
+    settings = replace(model.settings, verbose=False, alpha=0.0, columns="auto")
     return replace(
         model,
         settings=settings,
         # On a terminal the plan has estimates, which are never the same.
         plan=model.plan.without_estimates() if settings.time_budget is None else model.plan,
-        columns=tuple(table.encoding.names),
-        table={"target": table.target, "columns": table.encoding.to_json()},
+        target=table.target,
     )
 
 
@@ -208,7 +246,7 @@ def _facts(
 
 @click.command()
 @click.argument("model", type=FILE)
-@click.argument("data", type=FILE)
+@click.argument("data", type=DATA)
 @click.option("-o", "--output", type=File(dir_okay=False, allow_dash=True), default="-",
     help="CSV (also .gz) or Parquet file to write [default: CSV to standard output].")  # fmt: skip
 @coverage_option
@@ -219,45 +257,157 @@ def _facts(
     metavar="LEVELS",
     help="Quantiles to add, such as 0.05,0.5,0.95.",
 )
+@click.option("--keep", callback=read_names, default=None, metavar="COLUMNS",
+    help="Columns of DATA to copy to the answers, such as id,name.")  # fmt: skip
+@click.option("--digits", type=click.IntRange(1, 17), default=None,
+    help="Significant digits to write [default: all].")  # fmt: skip
+@decimal_option
+@missing_option
+@unknown_option
 def predict(
-    model: Path, data: Path, output: str, coverage: float, quantiles: tuple[float, ...]
+    model: Path,
+    data: Path,
+    output: str,
+    coverage: float,
+    quantiles: tuple[float, ...],
+    keep: tuple[str, ...],
+    digits: int | None,
+    decimal: str,
+    missing: str,
+    unknown: str,
 ) -> None:
     """Predict every row of a table.
 
     \b
     manygp predict price.manygp new.csv -o answers.csv
     manygp predict price.manygp new.parquet -o answers.parquet --coverage 0.95
-    manygp predict price.manygp new.csv -o answers.csv --quantiles 0.05,0.5,0.95
+    manygp predict price.manygp new.csv -o answers.csv --keep id --digits 6
+    manygp predict price.manygp - --quantiles 0.05,0.5,0.95 < new.csv
 
     It writes the columns mean, std, lower and upper, which are the ends of the interval, and one
     column for each quantile. Columns of DATA are matched by name, and others ignored. DATA may be
-    larger than memory.
+    larger than memory; - is standard input.
     """  # fmt: skip
-    from manygp.cli.table_model import TableModel, counting
-    from manygp.tables.training_rows import read_features
-    from manygp.tables.writing import open_writer
+    from manygp.cli.table_model import TableModel
+    from manygp.tables.writing import check_output
 
+    names = ("mean", "std", "lower", "upper", *(f"q{level:g}" for level in quantiles))
+    if set(keep) & set(names):
+        raise click.UsageError(
+            f"--keep {', '.join(set(keep) & set(names))}: answers have that name"
+        )
     if output != "-":
         require_place(Path(output), model, data)
-    fitted = TableModel.load(model)
-    reach = fitted.reach(coverage)
-    pieces = read_features(data, fitted.encoding)
-    first = next(pieces)  # most mistakes are in it, and then nothing should be written
+        _require_format(check_output, output)
+    fitted = TableModel.load(model, missing=missing, unknown=unknown)
+    asked = Asked(names, quantiles, fitted.reach(coverage), keep, digits)
+    with data_file(data) as path:
+        done = _write_answers(fitted, path, output, asked, decimal)
+    if output != "-" or done.n_missing or done.n_unknown:
+        say(f"{_place(output)}: {done}", err=output == "-")
+
+
+class Asked(NamedTuple):
+    """What the answers are to have: names, levels of quantiles, reach, kept columns, digits."""
+
+    names: tuple[str, ...]
+    levels: tuple[float, ...]
+    reach: float
+    keep: tuple[str, ...]
+    digits: int | None
+
+
+class Done(NamedTuple):
+    """Rows that were predicted, their mean std, and rows with missing or unknown values."""
+
+    n_rows: int = 0
+    sum_std: float = 0.0
+    n_missing: int = 0
+    n_unknown: int = 0
+
+    def __str__(self) -> str:
+        told = [counted(self.n_rows, "row"), f"mean std {self.sum_std / self.n_rows:.4g}"]
+        if self.n_missing:
+            told.append(f"{counted(self.n_missing, 'row')} with missing values")
+        if self.n_unknown:
+            told.append(f"{counted(self.n_unknown, 'row')} with unknown categories")
+        return ", ".join(told)
+
+
+def _place(output: str) -> str:
+    return "standard output" if output == "-" else output
+
+
+def _require_format(check: Callable[[str], None], output: str) -> None:
+    """A name with a wrong ending is a mistake in the command."""
+    try:
+        check(output)
+    except ValueError as error:
+        raise click.UsageError(safe(str(error))) from None
+
+
+def _write_answers(
+    fitted: TableModel, data: Path, output: str, asked: Asked, decimal: str
+) -> Done:
+    """Predict a table piece by piece."""
+    from manygp.cli.table_model import counting
+    from manygp.tables.training_rows import naming as naming_table
+    from manygp.tables.training_rows import read_rows
+    from manygp.tables.writing import open_writer
+
+    columns = list(dict.fromkeys([*fitted.encoder.column_names, *asked.keep]))
+    table, batches = read_rows(data, columns, decimal=decimal)
     # A bar would stand among the answers where these go to the terminal too.
     shown = output != "-" or not sys.stdout.isatty()
-    names = ("mean", "std", "lower", "upper", *(f"q{level:g}" for level in quantiles))
-    place = "standard output" if output == "-" else output
-    with naming(place), open_writer(output, names) as write, counting(shown=shown) as count:
-        for X in chain([first], pieces):
-            write(fitted.answers(X, reach, quantiles))
-            count(len(X))
+    done = Done()
+    with naming_table(table):
+        first = next(batches)  # most mistakes are in it, and then nothing should be written
+        rows = fitted.encoder.encode(first)
+        opened = open_writer(output, asked.names, asked.keep)
+        with naming(_place(output)), opened as write, counting(shown=shown) as count:
+            for batch in chain([first], batches):
+                rows = fitted.encoder.encode(batch) if done.n_rows else rows
+                answers = fitted.answers(rows, asked.reach, asked.levels)
+                if asked.digits is not None:
+                    answers = _rounded(answers, asked.digits)
+                write(answers, [kept_values(batch.columns[name]) for name in asked.keep])
+                done = Done(
+                    done.n_rows + len(rows.X),
+                    done.sum_std + float(answers[1].sum()),
+                    done.n_missing + int(rows.missing.any(axis=1).sum()),
+                    done.n_unknown + int(rows.unknown.any(axis=1).sum()),
+                )
+                count(len(rows.X))
+    return done
+
+
+def _rounded(numbers: Array, digits: int) -> Array:
+    """Numbers with so many significant digits."""
+    import numpy as np
+
+    flat = [float(f"{number:.{digits}g}") for number in numbers.ravel().tolist()]
+    return np.array(flat).reshape(numbers.shape)
+
+
+def kept_values(values: Any) -> list[Any]:
+    """The values of a column as they were, whole numbers without a decimal point."""
+    from manygp.tables.base import is_missing
+
+    if values.dtype.kind == "M":
+        values = values.astype(object)
+    if values.dtype.kind == "f" and (values == values.round())[~is_missing(values)].all():
+        values = [None if value != value else int(value) for value in values.tolist()]
+    return list(values)
 
 
 @click.command()
 @click.argument("model", type=FILE)
-@click.argument("data", type=FILE)
+@click.argument("data", type=DATA)
 @target_option
 @coverage_option
+@decimal_option
+@missing_option
+@unknown_option
 @report_option
 @as_json
 def evaluate(
@@ -265,6 +415,9 @@ def evaluate(
     data: Path,
     target: str | None,
     coverage: float,
+    decimal: str,
+    missing: str,
+    unknown: str,
     report: Path | None,
     as_json: bool,
 ) -> None:
@@ -274,14 +427,22 @@ def evaluate(
     manygp evaluate price.manygp test.csv --target price
     manygp evaluate price.manygp test.csv --json --report page.html
 
-    RMSE, NLL, ENCE, CRPS, and the share of rows whose interval holds the target.
+    RMSE, NLL, ENCE, CRPS, and two shares of rows: those whose target lies within 1.64 std of the
+    mean, and those whose interval holds it. Rows without a target are left out.
     """  # fmt: skip
+    from manygp import metrics
     from manygp.cli.table_model import TableModel
 
     require_report(report, model, data)
-    fitted = TableModel.load(model)
-    y, (mean, std, lower, upper) = fitted.tested(data, target, fitted.reach(coverage))
+    fitted = TableModel.load(model, missing=missing, unknown=unknown)
+    reach = fitted.reach(coverage)
+    with data_file(data) as path:
+        y, answers, n_without = fitted.tested(path, target, reach, decimal=decimal)
+    mean, std, lower, upper = answers
+    if n_without:
+        say(f"manygp: {_left_out_rows(n_without, fitted.named_target(target))}", err=True)
     scores = scores_of(y, mean, std)
+    scores["within_90"] = metrics.coverage(y, mean, std)
     scores["coverage"] = float(((lower <= y) & (y <= upper)).mean())
     if report is not None:
         from manygp.display.report import Tested, write_report
@@ -294,3 +455,77 @@ def evaluate(
         click.echo(json.dumps({**facts, **scores}))
         return
     print_scores(scores, f"of {counted(len(y), 'row')} of {data}", coverage)
+
+
+@click.command()
+@click.argument("data", type=DATA)
+@click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
+@click.option(
+    "--column", "columns", multiple=True, help="Learn from this column; repeat it for others "
+    "[default: all but the target].",
+)  # fmt: skip
+@click.option("--drop", multiple=True, help="Do not learn from this column; may be repeated.")
+@decimal_option
+@missing_option
+@as_json
+def check(
+    data: Path,
+    target: str,
+    columns: tuple[str, ...],
+    drop: tuple[str, ...],
+    decimal: str,
+    missing: str,
+    as_json: bool,
+) -> None:
+    """Tell what the columns of a table hold.
+
+    \b
+    manygp check train.csv --target price
+    manygp check train.csv --target price --drop id --json
+
+    And what is wrong with them: all that fit would refuse, before any work. The exit code is 0
+    if nothing is.
+    """  # fmt: skip
+    from manygp.tables.survey import problems_of
+    from manygp.tables.training_rows import Chosen, survey_table
+
+    chosen = Chosen(target, columns or None, drop)
+    with data_file(data) as path:
+        findings, n_rows = survey_table(path, chosen, decimal=decimal)
+    problems = {one.column: one for one in problems_of(findings, missing, target)}
+    if as_json:
+        described = [
+            {
+                "name": one.name,
+                "kind": one.kind,
+                "missing": one.n_missing,
+                "categories": one.n_categories or None,
+                "problem": problems[one.name].say(command=True) if one.name in problems else None,
+            }
+            for one in findings
+        ]
+        click.echo(json.dumps({"data": str(data), "rows": n_rows, "columns": described}))
+    else:
+        _print_findings(f"{data}: {counted(n_rows, 'row')}", findings, problems)
+    if problems:
+        click.get_current_context().exit(1)
+
+
+def _print_findings(title: str, findings: list[Any], problems: dict[str, Any]) -> None:
+    """A line for each column, and then the problems."""
+    width = min(30, max(len("column"), *(len(safe(one.name)) for one in findings)))
+    say(title)
+    say(f"  {'column':<{width}}  {'holds':<18}{'missing':>9}")
+    for one in findings:
+        holds = one.kind
+        if one.kind == "category":
+            holds = f"{one.n_categories:,} categories"
+        mark = "  <- see below" if one.name in problems else ""
+        say(f"  {safe(one.name):<{width}}  {holds:<18}{one.n_missing:>9,}{mark}")
+    if not problems:
+        say("Nothing is wrong.")
+        return
+    n = len(problems)
+    say(f"{counted(n, 'column')} cannot be used as {'it is' if n == 1 else 'they are'}:")
+    for problem in problems.values():
+        say(f"  {problem.say(command=True)}")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+
+from manygp.runtime.words import safe
 
 if TYPE_CHECKING:  # else imported where they are needed: help should be quick
     from manygp.arrays import Array
@@ -23,7 +29,12 @@ class File(click.Path):
     """A path; if it will not do, the file is at fault and not the command."""
 
     def fail(self, message: str, *_: object) -> NoReturn:
-        raise click.ClickException(message)
+        raise click.ClickException(safe(message))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a text, of which nothing controls the terminal."""
+    click.echo(safe(text), err=err)
 
 
 def read_kernel(context: object, parameter: object, value: str | None) -> Kernel | None:
@@ -47,7 +58,37 @@ def read_levels(context: object, parameter: object, value: str | None) -> tuple[
     return levels
 
 
+def read_names(context: object, parameter: object, value: str | None) -> tuple[str, ...]:
+    """Names of columns, separated by commas; a name with a comma stands in quotes."""
+    if not value:
+        return ()
+    (names,) = csv.reader([value], skipinitialspace=True)
+    return tuple(name.strip() for name in names)
+
+
 FILE = File(exists=True, dir_okay=False, path_type=Path)
+DATA = File(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+decimal_option = click.option(
+    "--decimal",
+    type=click.Choice([".", ","]),
+    default=".",
+    show_default=True,
+    help="What stands before the decimals of a number in CSV.",
+)
+missing_option = click.option(
+    "--missing",
+    type=click.Choice(["fill", "error"]),
+    default="fill",
+    show_default=True,
+    help="Fill missing values in, with a std that knows it, or refuse them.",
+)
+unknown_option = click.option(
+    "--unknown",
+    type=click.Choice(["fill", "error"]),
+    default="fill",
+    show_default=True,
+    help="Answer for categories that fit has not seen, with a larger std, or refuse them.",
+)
 NEW_FILE = File(dir_okay=False, path_type=Path)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for a machine.")
 target_option = click.option(
@@ -78,14 +119,14 @@ def scores_of(y: Array, mean: Array, std: Array) -> dict[str, float | None]:
 
 def print_scores(scores: dict[str, float | None], rows: str, level: float = 0.9) -> None:
     """One line for each score of some rows."""
-    click.echo(f"Scores {rows}:")
+    say(f"Scores {rows}:")
+    notes = {
+        "within_90": ("90% by std", " within mean -+ 1.64 std (0.9 if errors were normal)"),
+        "coverage": ("interval", f" within lower and upper (of {level:.4g})"),
+    }
     for name, value in scores.items():
-        shown = "-" if value is None else f"{value:.4g}"
-        if name == "coverage":
-            click.echo(f"  {name:<12}{shown} (of {level:.4g})")
-        else:
-            label = "within 90%" if name == "within_90" else name.upper()
-            click.echo(f"  {label:<12}{shown}")
+        label, note = notes.get(name, (name.upper(), ""))
+        say(f"  {label:<12}{'-' if value is None else f'{value:.4g}'}{note}")
 
 
 def require_matplotlib(what: str) -> None:
@@ -114,6 +155,22 @@ def require_place(output: Path, *others: Path) -> None:
         raise ValueError(f"there is no permission to write {output} into the folder {folder}")
     if output.resolve() in [other.resolve() for other in others]:
         raise ValueError(f"{output} would take the place of a file that this command needs")
+
+
+@contextmanager
+def data_file(data: Path) -> Iterator[Path]:
+    """The file of a table; standard input, for "-", is kept in one, since it is read again."""
+    if str(data) != "-":
+        yield data
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "standard input"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        try:
+            yield path
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), path.name)) from error
 
 
 @contextmanager

@@ -13,73 +13,101 @@ import numpy as np
 from manygp.arrays import Array
 from manygp.model import FittedModel
 from manygp.storage import read_model
-from manygp.tables.encoding import Column, Encoding
-from manygp.tables.training_rows import read_evaluation
+from manygp.tables.encoder import Encoded, TableEncoder
+from manygp.tables.training_rows import naming, read_rows, targets_of
+
+
+class Tested(NamedTuple):
+    """Targets (N,) of rows, the answers (4, N), and how many rows have no target."""
+
+    y: Array
+    answers: Array
+    n_without: int
 
 
 class TableModel(NamedTuple):
-    """A fitted model with the encoding of its columns.
+    """A fitted model with the encoder of its columns.
 
     Attributes
     ----------
     model : FittedModel
-    encoding : Encoding
+    encoder : TableEncoder
     target : str or None
         Name of the target in the training table, if it came from one.
     path : Path
     """
 
     model: FittedModel
-    encoding: Encoding
+    encoder: TableEncoder
     target: str | None
     path: Path
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """The model in a file, which must have one target and columns with names."""
+    def load(cls, path: Path, *, missing: str = "fill", unknown: str = "fill") -> Self:
+        """The model in a file, which must have one target and columns with names.
+
+        What the model refuses is refused whatever the options say.
+        """
         model = read_model(path)
         require_one_target(model)
-        table = model.table or {}
-        return cls(model, encoding_of(model, path), table.get("target"), path)
+        encoder = encoder_of(model, path)
+        given = {"missing": missing, "unknown": unknown}
+        encoder.set_params(**{name: value for name, value in given.items() if value == "error"})
+        return cls(model, encoder, model.target, path)
 
     def reach(self, coverage: float) -> float:
         """How many std an interval extends to either side."""
         return float(self.model.reach(coverage)[0])
 
-    def answers(self, X: Array, reach: float, levels: tuple[float, ...] = ()) -> Array:
-        """Mean, std, lower, upper and quantiles of rows X (N, d): (4 + q, N)."""
-        mean, std = self.model.predict(X)
+    def answers(self, rows: Encoded, reach: float, levels: tuple[float, ...] = ()) -> Array:
+        """Mean, std, lower, upper and quantiles of rows: (4 + q, N)."""
+        mean, std = self.encoder.predicted(
+            lambda X, alpha: self.model.predict(X, alpha=alpha), rows, 0.0
+        )
         ends = mean - reach * std, mean + reach * std
         quantiles = [self.model.distribution_of(mean, std).ppf(level) for level in levels]
         return np.array([mean, std, *ends, *quantiles])
 
-    def tested(self, data: Path, target: str | None, reach: float) -> tuple[Array, Array]:
-        """Targets (N,) of a table, and the answers (4, N)."""
+    def named_target(self, target: str | None) -> str:
+        """The column of the true values."""
         target = target or self.target
         if target is None:
             raise ValueError(f"{self.path} does not know the name of its target; pass --target")
-        targets, answers = [], []
-        with counting() as count:
-            for X, y in read_evaluation(data, self.encoding, target):
-                targets.append(y)
-                answers.append(self.answers(X, reach))
+        return target
+
+    def tested(
+        self, data: Path, target: str | None, reach: float, *, decimal: str = "."
+    ) -> Tested:
+        """Targets and answers of the rows of a table that have a target."""
+        target = self.named_target(target)
+        columns = dict.fromkeys([*self.encoder.column_names, target])
+        table, batches = read_rows(data, list(columns), decimal=decimal)
+        targets, answers, n_without = [], [], 0
+        with counting() as count, naming(table):
+            for batch in batches:
+                y, rows = targets_of(batch, target), self.encoder.encode(batch)
+                known = ~np.isnan(y)
+                n_without += int((~known).sum())
+                targets.append(y[known])
+                if known.any():
+                    answers.append(self.answers(rows.some(known), reach))
                 count(len(y))
-        return np.concatenate(targets), np.concatenate(answers, axis=1)
+        if not answers:
+            raise ValueError(f"{table.path}: no row has a value of {target!r}")
+        return Tested(np.concatenate(targets), np.concatenate(answers, axis=1), n_without)
 
 
-def encoding_of(model: FittedModel, path: Path) -> Encoding:
+def encoder_of(model: FittedModel, path: Path) -> TableEncoder:
     """How the columns of a table become those of a model."""
-    if model.table is not None:
-        encoding = Encoding.from_json(model.table["columns"])
-        if encoding.names != model.names:
-            raise ValueError(f"{path}: the columns of its table are not those of its rows")
-        return encoding
+    if model.encoder is not None:
+        encoder: TableEncoder = model.encoder
+        return encoder
     if model.names is None:
         raise ValueError(
             f"{path} was fitted on arrays without column names, by which tables are matched; fit "
             "it on a table, or use it from Python"
         )
-    return Encoding(tuple(Column(name, "number") for name in model.names))
+    return TableEncoder.from_columns([{"name": name, "kind": "number"} for name in model.names])
 
 
 def require_one_target(model: FittedModel) -> None:

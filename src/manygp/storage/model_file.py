@@ -55,6 +55,8 @@ MISTAKES = (
 MOST_JOBS = 1024
 # Names of schema 1 that have changed.
 RENAMED = {"pull": "shrinkage", "pulls": "shrinkages"}
+# Parameters that older files lack.
+ADDED = {"columns": "auto", "trend": "auto"}
 
 T = TypeVar("T")
 
@@ -91,7 +93,7 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         "nearest": nearest,
         "report": None if model.report is None else _encode_report(model.report),
         "plan": encode_all(model.plan._asdict()),
-        "table": model.table,
+        "table": _encode_table(model),
         "trend": None,
     }
     if model.committee.trend is not None:
@@ -139,6 +141,8 @@ def _plain_parameters(model: FittedModel) -> dict[str, Any]:
     parameters["kernel"] = model.settings.own_kernel(model.n_columns)
     if not isinstance(parameters["random_state"], Integral):
         parameters["random_state"] = None  # that of a generator has gone by
+    if not isinstance(parameters["columns"], str):
+        parameters["columns"] = "auto"  # the encoder is kept as it was fitted
     return parameters
 
 
@@ -226,13 +230,16 @@ def _decoded(
     if "honest" in arrays:
         honest = floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
         require(np.all(honest[-1] > 0), "a std of it is not positive")
-    require(_is_table(manifest["table"]), "its table is none")
+    columns = _columns(manifest["columns"], parts.data.X.shape[1])
+    target, encoder = _table(manifest["table"])
+    if encoder is not None:
+        require(encoder.names == columns, "the columns of its table are not those of its rows")
     settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
     rules = _rules(manifest)
     described = {
         "settings": settings,
         "fitted_with": fitted_with,
-        "columns": _columns(manifest["columns"], parts.data.X.shape[1]),
+        "columns": columns,
         "x_scaling": _scaling(arrays, "x", parts.data.X.shape[1]),
         "y_scaling": _scaling(arrays, "y", n_targets),
         "kernel": kernel,
@@ -242,7 +249,8 @@ def _decoded(
         "honest": honest,
         "report": None if manifest["report"] is None else _report(manifest["report"]),
         "plan": _plan(decode_all(manifest["plan"])),
-        "table": manifest["table"],
+        "encoder": encoder,
+        "target": target,
     }
     return described, parts
 
@@ -272,6 +280,7 @@ def _settings(
     if "parameter_alpha" in arrays:
         parameters["alpha"] = floats(arrays, "parameter_alpha", (n,))
     require(set(RULE_PARAMETERS) == fitted.keys(), "its parameters are not those of a model")
+    parameters = {**ADDED, **parameters}
     settings = Settings(**parameters)
     require(settings.parameters.keys() == parameters.keys(), "parameters are missing")
     if settings.kernel is not None:
@@ -372,12 +381,30 @@ def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> l
     return fits
 
 
-def _is_table(table: Any) -> bool:
-    """Whether it can be what the command line keeps; who uses it checks its contents."""
-    match table:
-        case None | {"target": str(), "columns": list()}:
-            return True
-    return False
+def _encode_table(model: FittedModel) -> dict[str, Any] | None:
+    """The target's name and the encoder, if there is one of them."""
+    if model.target is None and model.encoder is None:
+        return None
+    encoder = None if model.encoder is None else model.encoder.to_json()
+    return {"target": model.target, "encoder": encoder}
+
+
+def _table(found: Any) -> tuple[str | None, Any]:
+    """The target's name, and the encoder or None."""
+    match found:
+        case None:
+            return None, None
+        case {"target": None | str() as target, "encoder": None, **rest} if not rest:
+            return target, None
+        case {"target": None | str() as target, "encoder": dict() as encoder, **rest} if not rest:
+            from manygp.tables.encoder import TableEncoder  # which imports scikit-learn
+
+            return target, TableEncoder.from_json(encoder)
+        case {"target": str() as target, "columns": list() as columns, **rest} if not rest:
+            from manygp.tables.encoder import TableEncoder
+
+            return target, TableEncoder.from_columns(columns)  # of manygp 0.1
+    raise ValueError("its table is none")
 
 
 def _require_memory(parts: _Parts, kernel: NoisyKernel) -> None:

@@ -1,24 +1,18 @@
-"""Tables on disk, CSV and Parquet: read as arrays, encoded, and written."""
+"""Tables: columns of any kind as numbers; CSV and Parquet files read and written."""
 
-from manygp.tables.encoding import Column, Encoding
+from manygp.tables.encoder import TableEncoder
 from manygp.tables.reading import open_table, parquet_batches, read_parquet
-from manygp.tables.training_rows import (
-    TrainingTable,
-    read_evaluation,
-    read_features,
-    read_training,
-)
+from manygp.tables.training_rows import Chosen, TrainingTable, read_training, survey_table
 from manygp.tables.writing import open_writer
 
 __all__ = [
-    "Column",
-    "Encoding",
+    "Chosen",
+    "TableEncoder",
     "TrainingTable",
     "open_table",
     "open_writer",
     "parquet_batches",
-    "read_evaluation",
-    "read_features",
     "read_parquet",
     "read_training",
+    "survey_table",
 ]

@@ -22,7 +22,11 @@ BATCH_ROWS = 2**16
 # A piece of a wide table has fewer rows, since text takes ten times the memory of a number.
 BATCH_CELLS = 2**20
 # Words that stand for a missing value.
-MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"})
+MISSING = frozenset(
+    {"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "NaT", "null", "NULL", "None"}
+    | {"?"}
+)
+NOTHING = MISSING | {None}
 # A message names at most this number of columns,
 MOST_NAMES = 30
 # quotes at most this number of values,
@@ -43,20 +47,32 @@ class Batch(NamedTuple):
         where `None` and the words of `MISSING` stand for a missing value.
     lines : ndarray of shape (N,), optional
         The line of the file at which each row starts, if the file is text.
+    categorical : frozenset of str
+        Columns whose type says that they hold categories, also where these look like numbers.
+    first : int
+        How messages count the first row of the table: 1, but 0 of a table of Python.
     """
 
     start: int
     columns: dict[str, npt.NDArray[Any]]
-    lines: npt.NDArray[np.int64] | None
+    lines: npt.NDArray[np.int64] | None = None
+    categorical: frozenset[str] = frozenset()
+    first: int = 1
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
         return len(next(iter(self.columns.values())))
 
+    @property
+    def dtypes(self) -> list[np.dtype[Any]]:
+        """Types of the columns, as tables of other libraries have them."""
+        return [values.dtype for values in self.columns.values()]
+
     def place(self, index: int) -> str:
         """Where in the file a row of the batch is, for messages."""
-        return place_of(self.start + index + 1, None if self.lines is None else self.lines[index])
+        row = self.start + index + self.first
+        return f"row {row}" if self.lines is None else place_of(row, self.lines[index])
 
 
 @dataclass(frozen=True)
@@ -101,7 +117,7 @@ def is_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         case "M":
             return np.isnat(values)
         case "O":
-            return np.array([value is None or value in MISSING for value in values], dtype=bool)
+            return np.array([value in NOTHING for value in values], dtype=bool)
         case _:
             return np.zeros(len(values), dtype=bool)
 
@@ -111,11 +127,9 @@ def bounded_rows(batch_rows: int, n_columns: int) -> int:
     return min(batch_rows, max(1, BATCH_CELLS // n_columns))
 
 
-def place_of(row: int, line: int | None) -> str:
-    """A row, counted from 1, and its line, if the file has lines; row 0 is the header."""
-    if row == 0:
-        return f"line {line}"
-    return f"row {row}" if line is None else f"row {row} (line {line})"
+def place_of(row: int, line: int) -> str:
+    """A row, counted from 1, and its line; row 0 is the header."""
+    return f"line {line}" if row == 0 else f"row {row} (line {line})"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-import numpy.typing as npt
 
 from manygp.tables.base import (
     Batch,
@@ -19,19 +18,37 @@ from manygp.tables.base import (
     bounded_rows,
     place_of,
     refuse_repeated,
+    shortened,
     starts_with,
 )
+from manygp.tables.values import as_number, with_point
 
 # Candidates for the delimiter. Where two give the same number of columns the first one counts:
 # names rarely hold it.
 DELIMITERS = ("\t", "|", ";", ",")
 
 
-def csv_table(path: Path) -> TableFile:
-    """The table of a CSV file in UTF-8 whose first line names the columns."""
+def csv_table(path: Path, decimal: str = ".") -> TableFile:
+    """The table of a CSV file in UTF-8 whose first line names the columns.
+
+    Parameters
+    ----------
+    path : path
+    decimal : {".", ","}
+        What stands before the decimals of a number.
+    """
     names, delimiter = _names_and_delimiter(path)
     refuse_repeated("column", names, path)
-    return TableFile(path, names, partial(_csv_pieces, path, delimiter))
+    read = _with_commas if decimal == "," else str.strip
+    return TableFile(path, names, partial(_csv_pieces, path, delimiter, read))
+
+
+def _with_commas(text: str) -> str:
+    """A field of a file with decimal commas; a point is none there, and 1.5 no number."""
+    text = text.strip()
+    if "." in text and as_number(text) is not None:
+        raise ValueError(f"{shortened(text)} has a point where decimals follow a comma")
+    return with_point(text)
 
 
 def _names_and_delimiter(path: Path) -> tuple[tuple[str, ...], str]:
@@ -73,7 +90,11 @@ def _is_number(text: str) -> bool:
 
 
 def _csv_pieces(
-    path: Path, delimiter: str, columns: tuple[str, ...], batch_rows: int
+    path: Path,
+    delimiter: str,
+    read: Callable[[str], str],
+    columns: tuple[str, ...],
+    batch_rows: int,
 ) -> Iterator[Batch]:
     records = _records(path, delimiter)
     _, header = next(records)
@@ -86,7 +107,15 @@ def _csv_pieces(
 
     def batch() -> Batch:
         cells = zip(*rows, strict=True)
-        arrays = {name: _stripped(column) for name, column in zip(columns, cells, strict=True)}
+        arrays = {}
+        for name, column in zip(columns, cells, strict=True):
+            try:
+                arrays[name] = np.array([read(text) for text in column], dtype=object)
+            except ValueError as error:
+                raise ValueError(
+                    f"{path}: column {name!r}: {error}, as --decimal , says; remove points that "
+                    "separate thousands"
+                ) from None
         return Batch(start, arrays, np.array(lines, dtype=np.int64))
 
     for line, fields in records:
@@ -98,10 +127,6 @@ def _csv_pieces(
             lines, rows = [], []
     if rows:
         yield batch()
-
-
-def _stripped(column: Iterable[str]) -> npt.NDArray[Any]:
-    return np.array([text.strip() for text in column], dtype=object)
 
 
 def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:

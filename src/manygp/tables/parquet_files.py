@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.tables.base import Batch, TableFile, bounded_rows, refuse_repeated
+from manygp.tables.frames import numbers_of
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 
@@ -51,18 +52,23 @@ def _parquet_pieces(path: Path, columns: tuple[str, ...], batch_rows: int) -> It
     with open_parquet(path) as file:
         for name in columns:
             kind = file.schema_arrow.field(name).type
-            if not _is_readable(kind):
+            if not is_readable(kind):
                 raise ValueError(
                     f"{path}: column {name!r} is of type {kind}, not a number, text or a date; "
                     "leave it out"
                 )
+        categorical = frozenset(
+            name
+            for name in columns
+            if pyarrow.types.is_dictionary(file.schema_arrow.field(name).type)
+        )
         start = 0
         batches = file.iter_batches(bounded_rows(batch_rows, len(columns)), columns=list(columns))
         try:
             for batch in batches:
                 if batch.num_rows:
-                    arrays = {name: _from_arrow(batch.column(name)) for name in columns}
-                    yield Batch(start, arrays, None)
+                    arrays = {name: from_arrow(batch.column(name)) for name in columns}
+                    yield Batch(start, arrays, None, categorical)
                     start += batch.num_rows
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise ValueError(
@@ -83,7 +89,8 @@ def _is_text(kind: Any) -> bool:
     return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
 
 
-def _is_readable(kind: Any) -> bool:
+def is_readable(kind: Any) -> bool:
+    """Whether values of a pyarrow type are numbers, text, bools or dates."""
     from pyarrow import types
 
     if types.is_dictionary(kind):
@@ -92,7 +99,7 @@ def _is_readable(kind: Any) -> bool:
     return is_numeric(kind) or _is_text(kind) or any(is_kind(kind) for is_kind in other)
 
 
-def _from_arrow(column: Any) -> npt.NDArray[Any]:
+def from_arrow(column: Any) -> npt.NDArray[Any]:
     """A column as an array of one of the types that `Batch` names."""
     from pyarrow import types
 
@@ -107,5 +114,5 @@ def _from_arrow(column: Any) -> npt.NDArray[Any]:
         # Bools with missing values are objects; as text nobody takes them for numbers.
         return np.array([v if v is None else str(v) for v in values], dtype=object)
     if is_numeric(column.type) or types.is_null(column.type):
-        return np.asarray(values, dtype=np.float64)
+        return numbers_of(values)
     return values

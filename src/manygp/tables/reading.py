@@ -14,13 +14,40 @@ from manygp.tables.base import BATCH_ROWS, Batch, TableFile, is_missing, starts_
 from manygp.tables.csv_files import csv_table
 from manygp.tables.parquet_files import PARQUET_SUFFIXES, is_numeric, open_parquet, parquet_table
 
+# How files that are no tables here begin, what they are, and what to do.
+OTHER_FORMATS = {
+    b"PK\x03\x04": ("an Excel workbook or a zip archive", "save its sheet as CSV in UTF-8"),
+    b"\xd0\xcf\x11\xe0": ("an old Excel workbook", "save its sheet as CSV in UTF-8"),
+    b"ARROW1": ("an Arrow (Feather) file", "save it as Parquet"),
+    b"\x89HDF": ("an HDF5 file", "save the table as CSV or Parquet"),
+    b"\x93NUMPY": ("a NumPy file", "use it from Python, or save it as CSV with names"),
+    b"SQLite format 3": ("a SQLite database", "export a table as CSV"),
+    b"BZh": ("a bzip2 file", "unpack it, or pack it with gzip"),
+    b"\xfd7zXZ": ("an xz file", "unpack it, or pack it with gzip"),
+    b"\x28\xb5\x2f\xfd": ("a zstandard file", "unpack it, or pack it with gzip"),
+    b"%PDF": ("a PDF file", "export the table as CSV"),
+    b"\x80\x04": ("a pickle", "save the table as CSV or Parquet"),
+    b"\x80\x05": ("a pickle", "save the table as CSV or Parquet"),
+    b"{": ("JSON", "save the table as CSV or Parquet"),
+    b"[": ("JSON", "save the table as CSV or Parquet"),
+    b"<": ("HTML or XML", "save the table as CSV or Parquet"),
+    b"\xff\xfe": ("text in UTF-16", "save it as CSV in UTF-8"),
+    b"\xfe\xff": ("text in UTF-16", "save it as CSV in UTF-8"),
+}
 
-def open_table(path: str | PathLike[str]) -> TableFile:
+
+def open_table(path: str | PathLike[str], decimal: str = ".") -> TableFile:
     """Find out the format and the columns of a table.
 
     A Parquet file is known by its ending (.parquet, .pq) or its first bytes, a gzipped one by its
     first bytes. Any other file is taken for CSV in UTF-8: its first line names the columns, which
     are separated by commas, semicolons, tabs or bars.
+
+    Parameters
+    ----------
+    path : path
+    decimal : {".", ","}
+        What stands before the decimals of a number in CSV.
     """
     path = Path(path)
     if not path.exists():
@@ -31,7 +58,18 @@ def open_table(path: str | PathLike[str]) -> TableFile:
         raise ValueError(f"{path} is not a file on disk; a table is read more than once")
     if path.suffix.lower() in PARQUET_SUFFIXES or starts_with(path, b"PAR1"):
         return parquet_table(path)
-    return csv_table(path)
+    _refuse_other_formats(path)
+    return csv_table(path, decimal)
+
+
+def _refuse_other_formats(path: Path) -> None:
+    """Name a file for what it is, if it is something else than text."""
+    for magic, (what, remedy) in OTHER_FORMATS.items():
+        if not starts_with(path, magic):
+            continue
+        if magic == b"PK\x03\x04" and path.suffix.lower() in (".xlsx", ".xlsm"):
+            what = "an Excel workbook"
+        raise ValueError(f"{path} is {what}, not CSV or Parquet; {remedy}")
 
 
 class Rows(NamedTuple):

@@ -1,7 +1,8 @@
-"""What the columns of a training table hold: learned batch by batch.
+"""What the columns of a table hold, counted batch by batch, and what is wrong with them.
 
-A column holds numbers; or dates, if every value is one; or else categories. Some text among
-numbers is a mistake, not a category, and so are more than `MOST_CATEGORIES` different values.
+A column holds numbers; or dates, if every value is one; or else categories. Numbers that are
+written in a way of their own, some text among numbers, and nearly unique text are problems. All
+problems of all columns are told at once.
 """
 
 from __future__ import annotations
@@ -9,30 +10,91 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import Array
-from manygp.tables.base import Batch, is_missing, quoted, refuse_repeated
-from manygp.tables.encoding import (
-    MISSING_VALUE,
-    Column,
-    Encoding,
-    Refusal,
-    as_days,
-    as_number,
-    as_numbers,
-    at,
-    first_undated,
-    refuse,
-    why_not_date,
-    why_not_number,
+from manygp.tables.base import Batch, is_missing, shortened
+from manygp.tables.columns import Refusal
+from manygp.tables.values import (
+    DRESSED,
+    EXACT_CHARACTERS,
+    OTHER_TIMES,
+    as_floats,
+    as_words,
+    kind_of,
+    loses_digits,
 )
 
-# A column of more different values than that is refused, since each becomes a feature.
-MOST_CATEGORIES = 100
+# A column of at most this number of categories becomes a feature of 0 and 1 for each of them.
+MOST_ONE_HOT = 10
+# No column has more categories than that.
+MOST_CATEGORIES = 20_000
+# Numbers, in whatever way they are written.
+NUMERIC = ("number", "long", *DRESSED)
+DATED = ("date", *OTHER_TIMES)
+
+_COMMAS = "a comma that may be a decimal comma or separate thousands"
+# What is odd about values, and what to do: on the command line, and from Python. The last place
+# is for the name of the column.
+ODDITIES: dict[str, tuple[str, str, str]] = {
+    "percent": ("a percent sign", "remove it from the file", "strip it, and divide by 100"),
+    "currency": ("a currency sign", "remove it from the file", "strip it"),
+    "comma": (_COMMAS, "pass --decimal , or remove the commas", "convert them first"),
+    "grouped": (
+        "separators of thousands", "remove them from the file", "convert them first",
+    ),
+    "decimal comma": (
+        "a decimal comma", "pass --decimal ,", "read the file with a decimal comma",
+    ),
+    "long": (
+        "more digits than a number can hold, as ids have", "leave the column out (--drop {})",
+        "drop the column, or make it text if it is a category",
+    ),
+    "infinite": ("no finite size", "correct them, or --drop {}", "correct them"),
+    "other date": (
+        "a date that is not written as 2024-12-31", "write dates so, or --drop {}",
+        "convert the column to dates first",
+    ),
+    "time of day": (
+        "a time of day without a date", "write hours as a number, or --drop {}",
+        "convert the column to hours first",
+    ),
+}  # fmt: skip
+
+
+class Problem(NamedTuple):
+    """What is wrong with a column, and what to do: on the command line, and from Python."""
+
+    column: str
+    what: str
+    command: str
+    python: str
+
+    def say(self, *, command: bool) -> str:
+        return f"column {self.column!r}: {self.what}; {self.command if command else self.python}"
+
+
+class Finding(NamedTuple):
+    """What a column holds: its kind, how many values are missing or differ, and a problem."""
+
+    name: str
+    kind: str
+    n_missing: int
+    n_categories: int
+    problem: Problem | None
+
+
+class Problems(Refusal):
+    """Columns that cannot be used as they are, all in one message."""
+
+    def __init__(self, problems: Sequence[Problem], *, command: bool = True) -> None:
+        self.problems = tuple(problems)
+        lines = [problem.say(command=command) for problem in problems]
+        several = f"{len(lines)} columns cannot be used as they are:\n  " if lines[1:] else ""
+        super().__init__(several + "\n  ".join(lines))
 
 
 class Survey:
@@ -42,154 +104,193 @@ class Survey:
     ----------
     columns : sequence of str
         Names of the columns.
-    encode : bool
-        Whether columns may hold dates and categories, or numbers only.
     """
 
-    def __init__(self, columns: Sequence[str], *, encode: bool) -> None:
+    def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
-        self.encode = encode
-        self.n_rows = 0
         self._seen = [_Seen(name) for name in columns]
 
-    def add(self, batch: Batch) -> list[Array] | None:
-        """Take note of a batch; its columns as numbers, while there has been nothing else."""
-        self.n_rows += batch.n_rows
-        found = [column.add(batch, encode=self.encode) for column in self._seen]
-        text = [column for column in self._seen if column.stray]
-        if text and not self.encode:
-            _refuse_text(*text)
-        return None if text else [numbers for numbers in found if numbers is not None]
+    def add(self, batch: Batch) -> dict[str, Array]:
+        """Take note of a batch; the columns that hold numbers only, as floats."""
+        found = {column.name: column.add(batch) for column in self._seen}
+        return {name: numbers for name, numbers in found.items() if numbers is not None}
 
-    def conclude(self) -> tuple[Encoding, int]:
-        """How to encode the columns, and the number of rows."""
-        encoding = Encoding(tuple(column.conclude(self.n_rows) for column in self._seen))
-        refuse_repeated("encoded column", encoding.names)
-        return encoding, self.n_rows
+    def findings(self) -> list[Finding]:
+        """What the columns hold, after all rows."""
+        return [column.conclude() for column in self._seen]
 
 
-@dataclass
 class _Seen:
     """What one column has held so far."""
 
-    name: str
-    # How many values were numbers.
-    n_numbers: int = 0
-    # The first value that is not a number: its place, and what it is.
-    stray: str = ""
-    # Whether every value was a date; if not, the first one that was none after some that were.
-    all_dates: bool = True
-    undated: str = ""
-    # All different values as text, to be encoded; no more are added when they are too many.
-    distinct: set[str] = field(default_factory=set)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.n_rows = self.n_missing = 0
+        self.categorical = False
+        # How many values of each kind there were, and the first of them.
+        self.counts: Counter[str] = Counter()
+        self.first: dict[str, str] = {}
+        # Different values that are neither missing nor, in a whole batch, numbers.
+        self.words: set[Any] = set()
 
-    def add(self, batch: Batch, *, encode: bool) -> Array | None:
-        """Take note of a batch; its values as numbers, if all of them are."""
+    def add(self, batch: Batch) -> Array | None:
+        """Take note of a batch; its values as floats if all of them are numbers."""
         values = batch.columns[self.name]
-        numbers = as_numbers(values)
+        self.n_rows += len(values)
+        self.categorical |= self.name in batch.categorical
+        numbers = None if self.categorical else _plain_numbers(values)
+        missing = is_missing(values if numbers is None else numbers)
+        self.n_missing += int(missing.sum())
         if numbers is not None:
-            self.n_numbers += len(values)
-            self.all_dates = False
+            self._note(batch, ~missing, "number")
+        elif values.dtype.kind in "fM":
+            finite = ~missing & (~np.isinf(values) if values.dtype.kind == "f" else True)
+            self._note(batch, finite, "number" if values.dtype.kind == "f" else "date")
+            self._note(batch, ~missing & ~finite, "infinite")
+            self.words.update(as_words(values) if self.categorical else ())
+        elif values.dtype.kind == "b":
+            self._note(batch, ~missing, "text")
+            self.words.update(map(str, values.tolist()))
         else:
-            self._note_text(batch, encode=encode)
-        if encode:
-            self._note_distinct(values)  # also of numbers: text may follow
-        if encode and numbers is None and not self.all_dates:
-            self._refuse_many(batch.start + len(values))
+            self._add_text(batch, values, missing)
         return numbers
 
-    def _note_text(self, batch: Batch, *, encode: bool) -> None:
-        """Take note of a batch that does not hold numbers only."""
-        values = batch.columns[self.name]
-        first, n_numbers = _first_and_numbers(values.tolist())
-        _refuse_unusable(self.name, batch, first, missing_anywhere=encode)
-        self.n_numbers += n_numbers
-        self.stray = self.stray or at(self.name, batch, first) + why_not_number(values[first])
-        if self.all_dates and as_days(values) is None:
-            self.all_dates = False
-            self.undated = _undated(batch, values)
+    def _add_text(
+        self, batch: Batch, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]
+    ) -> None:
+        times = Counter(values[~missing].tolist())  # each different value is looked at once
+        if len(self.words) <= MOST_CATEGORIES:
+            self.words.update(times)
+            kinds = {text: kind_of(text) for text in times}
+        else:
+            kinds = dict.fromkeys(times, "text")
+        for text, kind in kinds.items():
+            self.counts[kind] += times[text]
+            if kind not in self.first:
+                index = next(i for i, value in enumerate(values) if value == text)
+                self.first[kind] = f"{shortened(text)} in {batch.place(index)}"
 
-    def _note_distinct(self, values: npt.NDArray[Any]) -> None:
-        if len(self.distinct) <= MOST_CATEGORIES:
-            self.distinct.update(map(str, values.tolist()))
+    def _note(self, batch: Batch, rows: npt.NDArray[np.bool_], kind: str) -> None:
+        if rows.any():
+            self.counts[kind] += int(rows.sum())
+            index = int(rows.argmax())
+            shown = shortened(batch.columns[self.name][index])
+            self.first.setdefault(kind, f"{shown} in {batch.place(index)}")
 
-    def conclude(self, n_rows: int) -> Column:
+    @property
+    def n_present(self) -> int:
+        return self.n_rows - self.n_missing
+
+    def conclude(self) -> Finding:
         """What the column holds, after all rows."""
-        if not self.stray:
-            return Column(self.name, "number")
-        if self.all_dates:
-            return Column(self.name, "date")
-        self._refuse_many(n_rows)
-        self._refuse_stray(n_rows)
-        return Column(self.name, "category", tuple(sorted(self.distinct)))
+        kind, problem = self._kind()
+        n_categories = len(self.words) if kind == "category" else 0
+        return Finding(self.name, kind, self.n_missing, n_categories, problem)
 
-    def _refuse_stray(self, n_rows: int) -> None:
-        """Refuse text where at least half of the values are numbers."""
-        if 2 * self.n_numbers >= n_rows:
-            raise Refusal(f"{self.stray}, in a column of numbers; {_correct_or_drop(self.name)}")
+    def _kind(self) -> tuple[str, Problem | None]:
+        counts, n = self.counts, self.n_present
+        if n == 0:
+            return "number", self._leave_out(f"none of {self.n_rows:,} values is there")
+        if self.categorical:
+            return "category", self._too_many()
+        if counts["infinite"]:
+            return "number", self._odd("infinite")
+        for kind, known in (("number", NUMERIC), ("date", DATED)):
+            if counts[kind] == n:
+                return kind, None
+            if 2 * sum(counts[one] for one in known) >= n:
+                odd = [one for one in known[1:] if counts[one]]
+                if odd:
+                    return kind, self._odd(max(odd, key=counts.__getitem__))
+                if kind == "number" or counts["date"] > MOST_ONE_HOT:
+                    return kind, self._stray(kind)
+        return "category", self._too_many()
 
-    def _refuse_many(self, n_rows: int) -> None:
-        """Refuse too many different values."""
-        if len(self.distinct) <= MOST_CATEGORIES:
-            return
-        self._refuse_stray(n_rows)
-        undated = f"; or, if they are dates, look at {self.undated}" if self.undated else ""
-        raise Refusal(
-            f"column {self.name!r} has {len(self.distinct):,} different values so far, in "
-            f"{n_rows:,} rows, and at most {MOST_CATEGORIES} can be categories; leave it out "
-            f"({_drop(self.name)}){undated}"
-        )
+    def _odd(self, kind: str) -> Problem:
+        what, command, python = ODDITIES[kind]
+        if kind == "comma" and self.counts["decimal comma"]:
+            return self._odd("decimal comma")
+        verb = "has" if self.counts[kind] == 1 else "have"
+        return self._problem(
+            f"{self.counts[kind]:,} of {self.n_present:,} values {verb} {what}, first "
+            f"{self.first[kind]}", command.format(shlex.quote(self.name)), python,
+        )  # fmt: skip
+
+    def _stray(self, kind: str) -> Problem:
+        """Text where at least half of the values are numbers or dates."""
+        n = self.n_present - self.counts[kind]
+        first = next(place for one, place in self.first.items() if one != kind)
+        verb = "is" if n == 1 else "are"
+        what = f"{n:,} of {self.n_present:,} values {verb} not a {kind}, first {first}"
+        fix = "correct it" if n == 1 else "correct them"
+        return self._problem(what, f"{fix}, or {self._drop()}", f"{fix}, or drop the column")
+
+    def _too_many(self) -> Problem | None:
+        """Nearly unique text, and more categories than can be."""
+        n = len(self.words)
+        if n > MOST_CATEGORIES:
+            what = f"has more than {MOST_CATEGORIES:,} different values"
+        elif n > MOST_ONE_HOT and 2 * n > self.n_present:
+            what = f"{n:,} different values in {self.n_present:,} rows: ids, or free text"
+        else:
+            return None
+        first = next(iter(self.first.values()))
+        return self._leave_out(f"{what}, first {first}")
+
+    def _leave_out(self, what: str) -> Problem:
+        return self._problem(what, f"leave it out ({self._drop()})", "drop the column")
+
+    def _drop(self) -> str:
+        return f"--drop {shlex.quote(self.name)}"
+
+    def _problem(self, what: str, command: str, python: str) -> Problem:
+        return Problem(self.name, what, command, python)
 
 
-def _first_and_numbers(values: list[Any]) -> tuple[int, int]:
-    """The index of the first value that is not a number, and how many values are numbers."""
-    times = Counter(values)  # each different value is looked at once
-    others = [value for value in times if as_number(value) is None]
-    return values.index(others[0]), len(values) - sum(times[value] for value in others)
+def _plain_numbers(values: npt.NDArray[Any]) -> Array | None:
+    """Values as floats, if all that are there are numbers that a float holds."""
+    numbers = as_floats(values)
+    if numbers is None or values.dtype.kind != "O":
+        return numbers
+    present = [value for value in values if value]
+    long = max(map(len, present), default=0) > EXACT_CHARACTERS
+    return None if long and any(map(loses_digits, present)) else numbers
 
 
-def _refuse_unusable(name: str, batch: Batch, first: int, *, missing_anywhere: bool) -> None:
-    """Refuse values that are neither numbers nor text: missing ones, and infinities.
+def problems_of(
+    findings: Sequence[Finding], missing: str = "fill", target: str | None = None
+) -> list[Problem]:
+    """The problems of all columns.
 
     Parameters
     ----------
-    name : str
-    batch : Batch
-    first : int
-        Index of the first value that is not a number.
-    missing_anywhere : bool
-        Whether to look for missing values among all values, or at the first only.
+    findings : sequence of Finding
+    missing : {"fill", "error"}
+        With "error" missing values are problems too, but those of the target.
+    target : str, optional
+        The column that must hold numbers.
     """
-    values = batch.columns[name]
-    missing = is_missing(values)
-    if missing[first] or (missing_anywhere and missing.any()):
-        why = f"{MISSING_VALUE}, or leave the column out ({_drop(name)})"
-        refuse(name, batch, int(missing.argmax()), why)
-    if values.dtype.kind == "f":
-        refuse(name, batch, first, f"{why_not_number(values[first])}; {_correct_or_drop(name)}")
+    found = []
+    for one in findings:
+        if one.name == target:
+            found += _problem_of_target(one)
+        elif one.problem is not None:
+            found.append(one.problem)
+        elif missing == "error" and one.n_missing:
+            what = f"{one.n_missing:,} values are missing"
+            drop = f"fill them, or --drop {shlex.quote(one.name)}"
+            found.append(Problem(one.name, what, drop, "fill them, or drop their rows"))
+    return found
 
 
-def _undated(batch: Batch, values: npt.NDArray[Any]) -> str:
-    """The first value that is not a date; nothing if it is the first of the whole table."""
-    index = first_undated(values)
-    if batch.start + index == 0:
-        return ""
-    return f"{batch.place(index)}: {why_not_date(values[index])}"
+def _problem_of_target(one: Finding) -> list[Problem]:
+    if one.problem is not None:
+        problem = one.problem._replace(what=f"the target: {one.problem.what}")
+        return [problem._replace(command="correct it") if "--drop" in problem.command else problem]
+    if one.kind == "number":
+        return []
+    what = f"the target must be a number, and this holds {KIND_WORDS[one.kind]}"
+    return [Problem(one.name, what, "name another --target", "pass numbers")]
 
 
-def _refuse_text(first: _Seen, *others: _Seen) -> NoReturn:
-    """Refuse columns that must be encoded, or left out."""
-    correct = "correct it, " if first.n_numbers else ""
-    also = quoted([column.name for column in others])
-    raise Refusal(
-        f"{first.stray}; {correct}leave the column out ({_drop(first.name)}), or encode it "
-        "(--encode)" + (f". Not all numbers either: {also}" if also else "")
-    )
-
-
-def _correct_or_drop(name: str) -> str:
-    return f"correct it, or leave the column out ({_drop(name)})"
-
-
-def _drop(name: str) -> str:
-    return f"--drop {shlex.quote(name)}"
+KIND_WORDS = {"number": "numbers", "date": "dates", "category": "text"}

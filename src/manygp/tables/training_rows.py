@@ -2,121 +2,249 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from manygp.arrays import Array
-from manygp.tables.base import BATCH_ROWS, Batch, TableFile, bounded_rows, refuse_repeated
-from manygp.tables.encoding import Column, Encoding, Refusal, encode_numbers
+from manygp.tables.base import BATCH_ROWS, Batch, TableFile, refuse_repeated
+from manygp.tables.columns import Column, Refusal, encode_column
 from manygp.tables.reading import open_table
-from manygp.tables.survey import Survey
+from manygp.tables.survey import (
+    KIND_WORDS,
+    Finding,
+    Problem,
+    Problems,
+    Survey,
+    problems_of,
+)
+from manygp.tables.values import as_moments
 
 # Training rows are read in small pieces, whose text stays in the cache of the processor.
 TRAINING_PIECE_ROWS = 2**13
 
 
-class TrainingTable(NamedTuple):
-    """Inputs (n, d), targets (n,), how the inputs were encoded, and the target's name."""
+class Chosen(NamedTuple):
+    """The columns of a training table that matter.
 
-    X: Array
-    y: Array
-    encoding: Encoding
+    Attributes
+    ----------
+    target : str
+        The column of y; it holds numbers.
+    columns : sequence of str, optional
+        The columns of X, in this order; by default all others.
+    drop : sequence of str
+        Columns to leave out.
+    noise : str, optional
+        The column of known noise variances; it holds numbers.
+    """
+
     target: str
+    columns: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    noise: str | None = None
+
+    @property
+    def apart(self) -> list[str]:
+        """Columns that are not learned from."""
+        return [self.target] if self.noise is None else [self.target, self.noise]
+
+
+class TrainingTable(NamedTuple):
+    """Training rows in memory.
+
+    Attributes
+    ----------
+    rows : Batch
+        The columns of X: floats, dates or text.
+    y : ndarray of shape (n,)
+    target : str
+    noise : ndarray of shape (n,) or None
+        Known noise variances.
+    n_dropped : int
+        Rows that were left out, since their target is missing.
+    """
+
+    rows: Batch
+    y: Array
+    target: str
+    noise: Array | None
+    n_dropped: int
 
 
 def read_training(
-    path: str | PathLike[str],
-    target: str,
-    columns: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
-    *,
-    encode: bool = False,
+    path: str | PathLike[str], chosen: Chosen, *, decimal: str = ".", missing: str = "fill"
 ) -> TrainingTable:
-    """Read a table of training rows.
+    """Read a table of training rows; rows without a target are left out.
 
-    It is read once if its columns hold numbers. Otherwise it is read again, after it is known
-    what they hold.
+    It is read once, but for columns that begin with numbers and go on with text, which are read
+    again. All problems of all columns are refused at once.
 
     Parameters
     ----------
     path : path
-    target : str
-        The column of y; it holds numbers.
-    columns : sequence of str, optional
-        The columns of X, in this order; by default all but the target.
-    drop : sequence of str
-        Columns to leave out.
-    encode : bool
-        Whether to turn dates and categories into numbers, or to refuse them.
+    chosen : Chosen
+    decimal : {".", ","}
+        What stands before the decimals of a number in CSV.
+    missing : {"fill", "error"}
+        Whether missing values of X are left for the encoder to fill, or refused.
     """
-    table = open_table(path)
-    survey = Survey(_chosen(table, target, columns, drop), encode=encode)
-    pieces: deque[tuple[Array, Array]] = deque()
+    table = open_table(path, decimal)
+    names = _names(table, chosen)
+    every = [*names, *chosen.apart]
+    survey, store = Survey(every), _Store(every)
     with naming(table):
-        for batch in table.batches([*survey.columns, target], TRAINING_PIECE_ROWS):
-            numbers = survey.add(batch)
-            targets = _encode_target(target, batch)
-            if numbers is None:
-                pieces.clear()
-            else:
-                pieces.append((np.column_stack(numbers), targets))
-        encoding, n_rows = survey.conclude()
-    X, y = np.empty((n_rows, len(encoding.names))), np.empty(n_rows)
-    again = _pieces_with_target(table, encoding, target, TRAINING_PIECE_ROWS)
-    filled = 0
-    for piece, targets in _emptied(pieces) if pieces else again:
-        rows = slice(filled, filled + len(piece))
-        filled = rows.stop
-        if filled > n_rows:
-            break
-        X[rows], y[rows] = piece, targets
-    if filled != n_rows:
-        raise ValueError(f"{table.path} was changed while it was read; read it again")
-    return TrainingTable(X, y, encoding, target)
+        for batch in table.batches(every, TRAINING_PIECE_ROWS):
+            store.add(batch, survey.add(batch))
+        findings = survey.findings()
+        problems = problems_of(findings, missing, chosen.target)
+        problems += _noise_problems(findings, chosen.noise)
+        if problems:
+            raise Problems(problems)
+    mixed = store.mixed(findings)
+    if mixed:
+        _read_again(table, store, mixed)
+    return _assembled(store, findings, names, chosen)
 
 
-def _chosen(
-    table: TableFile, target: str, columns: Sequence[str] | None, drop: Sequence[str]
-) -> list[str]:
+def survey_table(
+    path: str | PathLike[str], chosen: Chosen, *, decimal: str = "."
+) -> tuple[list[Finding], int]:
+    """What the columns of X and the target hold, and the number of rows."""
+    table = open_table(path, decimal)
+    survey, n_rows = Survey([*_names(table, chosen), *chosen.apart]), 0
+    for batch in table.batches(survey.columns, TRAINING_PIECE_ROWS):
+        survey.add(batch)
+        n_rows += batch.n_rows
+    return survey.findings(), n_rows
+
+
+def _names(table: TableFile, chosen: Chosen) -> list[str]:
     """Names of the columns of X."""
-    for name in (target, *(columns or ()), *drop):
+    target, columns = chosen.target, chosen.columns
+    for name in (*chosen.apart, *(columns or ()), *chosen.drop):
         table.check_column(name)
-    if columns is not None and target in columns:
-        raise ValueError(f"the target {target!r} is also one of the columns to learn it from")
+    for name in chosen.apart:
+        if columns is not None and name in columns:
+            what = "target" if name == target else "noise"
+            raise ValueError(f"the {what} {name!r} is also one of the columns to learn it from")
     refuse_repeated("of the chosen columns", columns or ())
     names = table.names if columns is None else columns
-    chosen = [name for name in names if name != target and name not in drop]
-    if not chosen:
+    found = [name for name in names if name not in chosen.apart and name not in chosen.drop]
+    if not found:
         raise ValueError(f"{table.path}: no column is left to learn {target!r} from")
-    return chosen
+    return found
 
 
-def _emptied(pieces: deque[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
-    """Yield the pieces, and forget each before the next."""
-    while pieces:
-        yield pieces.popleft()
+class _Store:
+    """The columns of a table as they are read: numbers as floats, equal text once in memory."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.pieces: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in columns}
+        self.categorical: frozenset[str] = frozenset()
+        self._once: dict[str, dict[Any, Any]] = {name: {} for name in columns}
+
+    def add(self, batch: Batch, numbers: dict[str, Array]) -> None:
+        """Keep a batch, of which some columns are numbers."""
+        self.categorical |= batch.categorical
+        for name, pieces in self.pieces.items():
+            values = numbers.get(name, batch.columns[name])
+            if values.dtype.kind == "O":
+                once = self._once[name]
+                values = np.array([once.setdefault(v, v) for v in values], dtype=object)
+            pieces.append(values)
+
+    def mixed(self, findings: Sequence[Finding]) -> list[str]:
+        """Columns of categories of which some were taken for numbers."""
+        return [
+            one.name
+            for one in findings
+            if one.kind == "category" and len({v.dtype.kind for v in self.pieces[one.name]}) > 1
+        ]
+
+    def column(self, name: str, kind: str) -> npt.NDArray[Any]:
+        """All values of a column of this kind; its pieces are forgotten."""
+        pieces = self.pieces.pop(name)
+        if kind == "date":
+            pieces = [_moments(piece) for piece in pieces]
+        found: npt.NDArray[Any] = np.concatenate(pieces)
+        return found
 
 
-def read_features(
-    path: str | PathLike[str], encoding: Encoding, batch_rows: int = BATCH_ROWS
-) -> Iterator[Array]:
-    """Read pieces (N, d) of a table that has the training table's columns, and maybe others."""
-    table = open_table(path)
-    batch_rows = bounded_rows(batch_rows, len(encoding.names))
-    batches = table.batches(encoding.column_names, batch_rows)
-    return (_apply(encoding, batch, table) for batch in batches)
+def _moments(piece: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A piece of a column of dates as moments; numbers are there only if all are missing."""
+    if piece.dtype.kind == "M":
+        return piece
+    if piece.dtype.kind == "f":
+        return np.full(len(piece), np.datetime64("NaT"), dtype="datetime64[us]")
+    return as_moments(piece)
 
 
-def read_evaluation(
-    path: str | PathLike[str], encoding: Encoding, target: str, batch_rows: int = BATCH_ROWS
-) -> Iterator[tuple[Array, Array]]:
-    """Read pieces (N, d) and (N,) of a table with the training table's columns and the target."""
-    return _pieces_with_target(open_table(path), encoding, target, batch_rows)
+def _read_again(table: TableFile, store: _Store, names: list[str]) -> None:
+    """Read columns as the text that they are."""
+    sizes = {name: sum(map(len, store.pieces[name])) for name in names}
+    for name in names:
+        store.pieces[name] = []
+    for batch in table.batches(names, TRAINING_PIECE_ROWS):
+        for name in names:
+            store.pieces[name].append(batch.columns[name])
+    if any(sum(map(len, store.pieces[name])) != size for name, size in sizes.items()):
+        raise ValueError(f"{table.path} was changed while it was read; read it again")
+
+
+def _assembled(
+    store: _Store, findings: Sequence[Finding], names: Sequence[str], chosen: Chosen
+) -> TrainingTable:
+    kinds = {one.name: one.kind for one in findings}
+    columns = {name: store.column(name, kinds[name]) for name in (*names, *chosen.apart)}
+    y = columns.pop(chosen.target)
+    noise = None if chosen.noise is None else columns.pop(chosen.noise)
+    known = ~np.isnan(y)
+    n_dropped = int(len(y) - known.sum())
+    if n_dropped:
+        columns = {name: values[known] for name, values in columns.items()}
+        y, noise = y[known], None if noise is None else noise[known]
+    rows = Batch(0, columns, None, store.categorical & set(names))
+    return TrainingTable(rows, y, chosen.target, noise, n_dropped)
+
+
+def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Problem]:
+    """Problems of the column of noise variances, which are numbers and complete."""
+    found = []
+    for one in findings:
+        if one.name != noise or one.problem is not None:
+            continue
+        if one.kind != "number":
+            what = f"noise variances are numbers, and this holds {KIND_WORDS[one.kind]}"
+            found.append(Problem(one.name, what, "name another --noise-column", "pass numbers"))
+        elif one.n_missing:
+            what = f"{one.n_missing:,} noise variances are missing"
+            found.append(Problem(one.name, what, "fill them", "fill them"))
+    return found
+
+
+def read_rows(
+    path: str | PathLike[str],
+    columns: Sequence[str],
+    batch_rows: int = BATCH_ROWS,
+    *,
+    decimal: str = ".",
+) -> tuple[TableFile, Iterator[Batch]]:
+    """A table, and pieces of some of its columns."""
+    table = open_table(path, decimal)
+    return table, table.batches(columns, batch_rows)
+
+
+def targets_of(batch: Batch, target: str) -> Array:
+    """The targets of a batch (N,), NaN where they are missing."""
+    try:
+        return encode_column(Column(target, "number"), batch)[0][:, 0]
+    except Refusal as refusal:
+        raise Refusal(f"the target must be a number: {refusal}") from None
 
 
 @contextmanager
@@ -126,30 +254,3 @@ def naming(table: TableFile) -> Iterator[None]:
         yield
     except Refusal as refusal:
         raise ValueError(f"{table.path}: {refusal}") from None
-
-
-def _apply(encoding: Encoding, batch: Batch, table: TableFile) -> Array:
-    with naming(table):
-        return encoding.apply(batch)
-
-
-def _apply_with_target(
-    encoding: Encoding, target: str, batch: Batch, table: TableFile
-) -> tuple[Array, Array]:
-    with naming(table):
-        return encoding.apply(batch), _encode_target(target, batch)
-
-
-def _encode_target(target: str, batch: Batch) -> Array:
-    try:
-        return encode_numbers(Column(target, "number"), batch)[:, 0]
-    except Refusal as refusal:
-        raise Refusal(f"the target must be a number: {refusal}") from None
-
-
-def _pieces_with_target(
-    table: TableFile, encoding: Encoding, target: str, batch_rows: int
-) -> Iterator[tuple[Array, Array]]:
-    batch_rows = bounded_rows(batch_rows, len(encoding.names))
-    batches = table.batches([*encoding.column_names, target], batch_rows)
-    return (_apply_with_target(encoding, target, batch, table) for batch in batches)

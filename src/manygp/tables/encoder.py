@@ -1,0 +1,422 @@
+"""The encoder: columns of a table of any kind become numbers, the same way ever after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from manygp.arrays import Array
+from manygp.tables.base import Batch, refuse_repeated, shortened
+from manygp.tables.columns import (
+    PERIODS,
+    POLICIES,
+    Column,
+    check_policies,
+    codes_of,
+    column_from_json,
+    cycles_of,
+    encode_column,
+    numbers_from_json,
+)
+from manygp.tables.frames import as_batch
+from manygp.tables.survey import MOST_ONE_HOT, Finding, Problems, Survey, problems_of
+from manygp.tables.values import as_days, as_floats, as_words
+
+# Training rows whose values take the place of one that is missing or unknown, each in turn.
+DONORS = 20
+# Folds of the target means: a training row's own target is in none of its features.
+FOLDS = 5
+# At least so many rows tell how much noise missing values make, and at most so many are asked.
+NOISE_ROWS = (50, 20_000)
+# A cycle shows if the data hold it this often, two moments in half of it,
+TURNS = 2
+# and its phases differ: all equal have a spread of 0, those of a whole turn of 1.
+SPREAD = 0.01
+# Rows of which the alternatives are asked about at once.
+DOUBTFUL_ROWS = 4096
+
+
+class Encoded(NamedTuple):
+    """Rows as numbers, and what is not known about them.
+
+    Attributes
+    ----------
+    X : ndarray of shape (N, d)
+    missing, unknown : ndarrays of shape (N, columns)
+        Values that are missing, and categories that are unknown.
+    doubtful : ndarray of shape (N, columns)
+        Those of them about which training rows have told nothing.
+    noise : ndarray of shape (N,)
+        By how much missing values, as those of training rows, make the variance of y larger.
+    """
+
+    X: Array
+    missing: npt.NDArray[np.bool_]
+    unknown: npt.NDArray[np.bool_]
+    doubtful: npt.NDArray[np.bool_]
+    noise: Array
+
+    def some(self, rows: npt.NDArray[Any]) -> Encoded:
+        """Some of the rows."""
+        return Encoded(*(one[rows] for one in self))
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Columns of numbers, categories, text, booleans and dates as numbers.
+
+    Numbers stay as they are. At most ten categories become one feature of 0 and 1 each, more
+    become the mean of the target among rows of the category, shrunk towards the mean of all; a
+    training row gets that of other folds, in which it is not. Dates become days since 1970
+    (UTC), and the cycles of year, week and day that their range and resolution can show. A
+    missing number or date is filled with the median; if training rows lack it too, a further
+    feature says so. A missing category is a category.
+
+    Parameters
+    ----------
+    missing : {"fill", "error"}, default="fill"
+        Whether missing values are filled or refused.
+    unknown : {"fill", "error"}, default="fill"
+        Whether categories that were not there in `fit` are filled with the average of the
+        known ones, or refused.
+    random_state : int, default=0
+        Seed of the folds and of the donors.
+
+    Attributes
+    ----------
+    columns_ : tuple of Column
+        What was learned about each column.
+    training_noise_ : ndarray of shape (n,)
+        By how much missing values make the variance of the training targets larger.
+    donors_ : ndarray of shape (k, d)
+        Encoded training rows. `predicted` puts their values, each in turn, in the place of one
+        that is missing or unknown.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from manygp.tables import TableEncoder
+    >>> houses = pandas.DataFrame({"size": [50.0, None, 70.0], "town": ["Ulm", "Bonn", "Bern"]})
+    >>> encoder = TableEncoder().fit(houses, [1.0, 2.0, 3.0])
+    >>> list(encoder.get_feature_names_out())
+    ['size', 'size (missing)', 'town=Bern', 'town=Bonn', 'town=Ulm']
+    """
+
+    columns_: tuple[Column, ...]
+    donors_: Array
+    training_noise_: Array
+
+    def __init__(
+        self, *, missing: str = "fill", unknown: str = "fill", random_state: int = 0
+    ) -> None:
+        self.missing = missing
+        self.unknown = unknown
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn what the columns of a table hold.
+
+        Parameters
+        ----------
+        X : table of shape (n, columns)
+            Of pandas, polars or pyarrow.
+        y : array-like of shape (n,) or (n, t)
+            The targets, for the means of categories.
+        """
+        self.fit_transform(X, y)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, **_: Any) -> Array:
+        """Learn what the columns hold, and encode them: (n, d).
+
+        The means of categories are those of other folds; `transform` has those of all rows.
+        """
+        batch, Y = _required(as_batch(X)), _targets(y)
+        findings = self._findings(batch, len(Y))
+        rng = np.random.RandomState(self.random_state)
+        folds = rng.randint(FOLDS, size=len(Y)) if len(Y) > 2 * FOLDS else np.arange(len(Y)) % 2
+        rows = rng.permutation(len(Y))[:DONORS]
+        columns, pieces, donors, gaps = [], [], [], []
+        for one in findings:
+            column = _learn(one.name, one.kind, batch, Y)
+            piece, unusual = encode_column(column, batch)
+            if column.kind == "category":
+                column = column._replace(fill=tuple(piece.mean(axis=0).tolist()))
+            columns.append(column)
+            donors.append(piece[rows])
+            pieces.append(_out_of_fold(column, batch, Y, folds) if column.means else piece)
+            gaps.append(unusual.missing)
+        refuse_repeated("encoded column", [name for one in columns for name in one.features])
+        found, lacking = np.hstack(pieces), np.column_stack(gaps)
+        noise = _noise_of_gaps(found, Y, lacking, self.random_state)
+        self.columns_ = tuple(
+            column._replace(noise=float(one)) for column, one in zip(columns, noise, strict=True)
+        )
+        self.training_noise_ = lacking @ noise
+        self.donors_ = np.hstack(donors)
+        self._set_names()
+        return found
+
+    def _findings(self, batch: Batch, n_targets: int) -> list[Finding]:
+        """What the columns hold; problems of all of them are refused at once."""
+        for name in ("missing", "unknown"):
+            if getattr(self, name) not in POLICIES:
+                raise ValueError(f"{name} is one of {POLICIES}, not {getattr(self, name)!r}")
+        if n_targets != batch.n_rows:
+            raise ValueError(f"X has {batch.n_rows} rows, and y {n_targets}")
+        survey = Survey(tuple(batch.columns))
+        survey.add(batch)
+        findings = survey.findings()
+        problems = problems_of(findings, self.missing)
+        if problems:
+            raise Problems(problems, command=batch.first == 1)
+        return findings
+
+    def transform(self, X: Any) -> Array:
+        """Encode a table with the columns of `fit`: (N, d)."""
+        check_is_fitted(self)
+        return self.encode(_required(as_batch(X))).X
+
+    def encode(self, batch: Batch) -> Encoded:
+        """Encode rows, and tell what is not known about them."""
+        pieces, found = [], []
+        for column in self.columns_:
+            if column.name not in batch.columns:
+                raise ValueError(f"X lacks the column {column.name!r}")
+            piece, unusual = encode_column(column, batch)
+            check_policies(column, batch, unusual, (self.missing, self.unknown))
+            pieces.append(piece)
+            found.append(unusual)
+        missing = np.column_stack([one.missing for one in found])
+        unknown = np.column_stack([one.unknown for one in found])
+        learned = np.array([one.learned for one in found])
+        noise = missing @ np.array([column.noise for column in self.columns_])
+        return Encoded(np.hstack(pieces), missing, unknown, unknown | (missing & ~learned), noise)
+
+    def predicted(
+        self, answer: Callable[[Array, Any], tuple[Array, Array]], rows: Encoded, alpha: Any = 0.0
+    ) -> tuple[Array, Array]:
+        """Mean and std of rows, some values of which are not known.
+
+        The model is asked what it would say if they were those of one training row, of another,
+        and so on; the answer is the mean and std of that mixture. It is as uncertain as the
+        value matters.
+
+        Parameters
+        ----------
+        answer : callable
+            (X (N, d), alpha) -> mean and std, of shape (N,) or (N, t).
+        rows : Encoded
+        alpha : float or ndarray of shape (N,)
+            Known noise variances, passed on.
+        """
+        alpha = alpha + rows.noise
+        mean, std = answer(rows.X, alpha)
+        where = np.flatnonzero(rows.doubtful.any(axis=1))
+        for start in range(0, len(where), DOUBTFUL_ROWS):
+            index = where[start : start + DOUBTFUL_ROWS]
+            copies = self._alternatives(rows.X[index], rows.doubtful[index])
+            known = np.tile(alpha[index], len(copies))
+            means, stds = answer(copies.reshape(-1, copies.shape[2]), known)
+            shape = (len(copies), len(index), *mean.shape[1:])
+            means, stds = means.reshape(shape), stds.reshape(shape)
+            mean[index] = means.mean(axis=0)
+            unit = stds.max(axis=0)  # whose square may overflow
+            spread = ((stds / unit) ** 2).mean(axis=0) + (means / unit).var(axis=0)
+            std[index] = unit * np.sqrt(spread)
+        return mean, std
+
+    def _alternatives(self, X: Array, doubtful: npt.NDArray[np.bool_]) -> Array:
+        """The rows with the values of each donor where they are doubtful: (k, N, d)."""
+        copies = np.repeat(X[None], len(self.donors_), axis=0)
+        start = 0
+        for j, column in enumerate(self.columns_):
+            own = slice(start, start + len(column.features))
+            copies[:, doubtful[:, j], own] = self.donors_[:, None, own]
+            start = own.stop
+        return copies
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[Any]:
+        """Names of the features."""
+        check_is_fitted(self)
+        return np.array(self.names, dtype=object)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(name for column in self.columns_ for name in column.features)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the table's columns."""
+        return tuple(column.name for column in self.columns_)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the columns themselves are the features."""
+        return all(column.is_plain for column in self.columns_)
+
+    def to_json(self) -> dict[str, Any]:
+        """What was learned, as lists, dicts and text."""
+        return {
+            **self.get_params(),
+            "columns": [column.to_json() for column in self.columns_],
+            "donors": self.donors_.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, found: Any) -> Self:
+        """The encoder that `to_json` has written; anything else is a ValueError."""
+        match found:
+            case {
+                "missing": "fill" | "error", "unknown": "fill" | "error",
+                "random_state": int(), "columns": list(), "donors": list(), **rest,
+            } if not rest:  # fmt: skip
+                pass
+            case _:
+                raise ValueError(f"an encoder is not {shortened(found)}")
+        encoder = cls(**{name: found[name] for name in ("missing", "unknown", "random_state")})
+        encoder.columns_ = _columns_from_json(found["columns"])
+        d = len(encoder.names)
+        donors = [numbers_from_json("donors", row) for row in found["donors"]]
+        if any(len(row) != d for row in donors) or len(donors) > DONORS:
+            raise ValueError("the donors of the encoder are not rows of its features")
+        encoder.donors_ = np.array(donors).reshape(-1, d)
+        encoder._set_names()
+        return encoder
+
+    @classmethod
+    def from_columns(cls, columns: Any) -> Self:
+        """The encoder of a file of manygp 0.1, which fills nothing."""
+        encoder = cls(missing="error", unknown="error")
+        encoder.columns_ = _columns_from_json(columns)
+        encoder.donors_ = np.empty((0, len(encoder.names)))
+        encoder._set_names()
+        return encoder
+
+    def _set_names(self) -> None:
+        self.n_features_in_ = len(self.columns_)
+        self.feature_names_in_ = np.array(self.column_names, dtype=object)
+
+
+def _columns_from_json(found: Any) -> tuple[Column, ...]:
+    if not isinstance(found, list) or not found:
+        raise ValueError(f"an encoding is a list of columns, not {shortened(found)}")
+    columns = tuple(map(column_from_json, found))
+    refuse_repeated("column of the encoding", [column.name for column in columns])
+    return columns
+
+
+def _required(batch: Batch | None) -> Batch:
+    if batch is None:
+        raise ValueError("X must be a table of pandas, polars or pyarrow, with named columns")
+    return batch
+
+
+def _targets(y: Any) -> Array:
+    """Targets of shape (n, t)."""
+    if y is None:
+        raise ValueError("the encoder requires y to be passed: it learns means of the target")
+    Y = np.asarray(y, dtype=np.float64)
+    if Y.ndim not in (1, 2) or not np.isfinite(Y).all():
+        raise ValueError("y must hold finite numbers, one or several for each row")
+    return Y.reshape(len(Y), -1)
+
+
+def _noise_of_gaps(X: Array, Y: Array, gaps: npt.NDArray[np.bool_], seed: int) -> Array:
+    """By how much missing values of each column make the variance of y larger: (columns,).
+
+    The squared errors of boosted trees, in folds that have not seen the row, as a sum over the
+    columns that are missing. With several targets, whose units may differ, it is 0.
+    """
+    found = np.zeros(gaps.shape[1])
+    which = np.flatnonzero(gaps.any(axis=0))
+    if not len(which) or len(Y) < NOISE_ROWS[0] or Y.shape[1] > 1:
+        return found
+    from scipy.optimize import nnls
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.model_selection import KFold, cross_val_predict
+    from threadpoolctl import threadpool_limits
+
+    rng = np.random.RandomState(seed)
+    rows = rng.permutation(len(Y))[: NOISE_ROWS[1]]
+    scale = float(np.ptp(Y)) or 1.0
+    y = Y[rows, 0] / scale
+    trees = HistGradientBoostingRegressor(early_stopping=False, random_state=seed)
+    with threadpool_limits(1):  # else the last digits may depend on the machine
+        guess = cross_val_predict(trees, X[rows], y, cv=KFold(FOLDS))
+    parts = np.column_stack([np.ones(len(rows)), gaps[rows][:, which]])
+    found[which] = nnls(parts, (y - guess) ** 2)[0][1:] * scale**2
+    return found
+
+
+def _raw(column: Column, batch: Batch) -> Array:
+    """Numbers or days, NaN where they are missing."""
+    values = batch.columns[column.name]
+    found = as_floats(values) if column.kind == "number" else as_days(values)
+    return np.empty(0) if found is None else found
+
+
+def _learn(name: str, kind: str, batch: Batch, Y: Array) -> Column:
+    """What a column of this kind holds."""
+    column = Column(name, kind)
+    if kind == "category":
+        return _learn_categories(column, batch, Y)
+    raw = _raw(column, batch)
+    missing = np.isnan(raw)
+    present = raw[~missing]
+    column = column._replace(has_missing=bool(missing.any()))
+    if kind == "date":
+        column = column._replace(cycles=_cycles_that_show(present))
+    middle = np.median(present, keepdims=True)
+    indicator = [np.ones(1)] if column.has_missing else []
+    fill = [middle, *cycles_of(middle, column.cycles), *indicator]
+    return column._replace(fill=tuple(float(one[0]) for one in fill))
+
+
+def _learn_categories(column: Column, batch: Batch, Y: Array) -> Column:
+    words = as_words(batch.columns[column.name])
+    column = column._replace(categories=tuple(sorted(set(words))))
+    if len(column.categories) > MOST_ONE_HOT + ("" in column.categories):
+        codes = codes_of(column, words)
+        means = _target_means(codes, Y, len(column.categories))
+        column = column._replace(means=tuple(map(tuple, means.tolist())))
+    return column
+
+
+def _target_means(codes: npt.NDArray[np.intp], Y: Array, n_categories: int) -> Array:
+    """For each target the mean of each category, shrunk as far as its rows are few: (t, C)."""
+    from sklearn.preprocessing import TargetEncoder
+
+    encoder = TargetEncoder(categories=[np.arange(n_categories)], target_type="continuous")
+    every = np.arange(n_categories)[:, None]
+    return np.array([encoder.fit(codes[:, None], y).transform(every)[:, 0] for y in Y.T])
+
+
+def _out_of_fold(column: Column, batch: Batch, Y: Array, folds: npt.NDArray[Any]) -> Array:
+    """The means of the categories of training rows, by rows of other folds: (n, t)."""
+    codes = codes_of(column, as_words(batch.columns[column.name]))
+    found = np.empty((len(codes), Y.shape[1]))
+    for fold in np.unique(folds):
+        own = folds == fold
+        means = _target_means(codes[~own], Y[~own], len(column.categories))
+        found[own] = means.T[codes[own]]
+    return found
+
+
+def _cycles_that_show(days: Array) -> tuple[str, ...]:
+    """The cycles that days of this range and resolution can show."""
+    shown = []
+    resolution = np.diff(np.unique(days)).min(initial=np.inf)
+    for cycle, period in PERIODS.items():
+        turns = np.ptp(days) / period
+        spread = 1 - np.abs(np.exp(2j * np.pi * np.mod(days / period, 1.0)).mean())
+        if turns >= TURNS and resolution <= period / 2 and spread > SPREAD:
+            shown.append(cycle)
+    return tuple(shown)

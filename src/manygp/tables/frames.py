@@ -1,0 +1,136 @@
+"""Tables of pandas, polars and pyarrow as columns of the types that `Batch` names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manygp.tables.base import Batch, refuse_repeated
+
+# Integers from here on may be others as floats.
+EXACT_INTEGERS = 2**53
+
+
+def as_batch(X: Any) -> Batch | None:
+    """The columns of a table; None if X is no table."""
+    if isinstance(X, Batch):
+        return X
+    named = _named_columns(X)
+    if named is None:
+        return None
+    names, values, read = named
+    refuse_repeated("column", names)
+    if not values or not len(values[0]):
+        raise ValueError(f"X has {len(values)} columns and no rows, and at least one is required")
+    pairs = list(zip(names, values, strict=True))
+    categorical = frozenset(name for name, one in pairs if _is_categorical(one))
+    return Batch(0, {name: read(name, one) for name, one in pairs}, None, categorical, first=0)
+
+
+def _named_columns(X: Any) -> tuple[list[str], list[Any], Callable[..., Any]] | None:
+    """Names and columns of a table, and the function that reads one of them."""
+    if hasattr(X, "schema") and hasattr(X, "column"):
+        names = list(X.schema.names)
+        return names, [X.column(i) for i in range(len(names))], _of_arrow
+    if not (hasattr(X, "dtypes") and hasattr(X, "columns")):
+        return None
+    names = list(map(str, X.columns))
+    if hasattr(X, "iloc"):
+        return names, [X.iloc[:, i] for i in range(len(names))], _of_pandas
+    return names, [X[name] for name in names], _of_polars
+
+
+def _is_categorical(column: Any) -> bool:
+    """Whether a column says by its type that it holds categories."""
+    kind = str(getattr(column, "dtype", getattr(column, "type", ""))).lower()
+    return kind.startswith(("category", "categorical", "enum", "dictionary"))
+
+
+def needs_encoding(batch: Batch) -> bool:
+    """Whether a column is more than complete numbers."""
+    return bool(batch.categorical) or any(
+        values.dtype.kind not in "fb" or (values.dtype.kind == "f" and np.isnan(values).any())
+        for values in batch.columns.values()
+    )
+
+
+def words_of(values: Any, missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Values of any kind as stripped text, None where they are missing."""
+    pairs = zip(values, missing, strict=True)
+    return np.array([None if gone else str(v).strip() for v, gone in pairs], dtype=object)
+
+
+def numbers_of(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers as floats, or as text where these would lose digits, as those of ids."""
+    if values.dtype.kind in "iu" and len(values):
+        size = max(abs(int(values.min())), abs(int(values.max())))
+        if size >= EXACT_INTEGERS:
+            return words_of(values.tolist(), np.zeros(len(values), dtype=bool))
+    return np.asarray(values, dtype=np.float64)
+
+
+def _of_pandas(name: str, column: Any) -> npt.NDArray[Any]:
+    kind, dtype = getattr(column.dtype, "kind", "O"), str(column.dtype)
+    missing = column.isna().to_numpy(dtype=bool)
+    if kind == "M":
+        naive = column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz else column
+        moments: npt.NDArray[Any] = naive.to_numpy(dtype="datetime64[ns]")
+        return moments
+    if dtype.startswith(("timedelta", "period", "interval", "complex")):
+        _refuse_type(name, dtype)
+    if dtype != "category" and kind in "iuf":
+        if missing.any():
+            return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        return numbers_of(column.to_numpy(dtype=None if kind in "iu" else np.float64))
+    if kind == "b" and not missing.any():
+        return np.asarray(column.to_numpy(dtype=bool))
+    return _of_objects(column.astype(object).to_numpy(), missing)
+
+
+def _of_objects(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Python objects: floats if all of them are numbers, else text."""
+    present = [value for value, gone in zip(values, missing, strict=True) if not gone]
+    if present and all(isinstance(v, float | int) and not isinstance(v, bool) for v in present):
+        found = np.full(len(values), np.nan)
+        found[~missing] = present
+        return found
+    return words_of(values, missing)
+
+
+def _of_polars(name: str, column: Any) -> npt.NDArray[Any]:
+    import polars
+
+    if column.dtype.is_integer() and column.null_count() == 0:
+        return numbers_of(column.to_numpy())
+    if column.dtype.is_numeric() or column.dtype == polars.Null:
+        return np.asarray(column.cast(polars.Float64).to_numpy(), dtype=np.float64)
+    if column.dtype == polars.Date or isinstance(column.dtype, polars.Datetime):
+        if getattr(column.dtype, "time_zone", None):
+            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return np.asarray(column.to_numpy())
+    if column.dtype == polars.Boolean and column.null_count() == 0:
+        return np.asarray(column.to_numpy())
+    text = (polars.String, polars.Categorical, polars.Enum, polars.Boolean, polars.Object)
+    if not isinstance(column.dtype, text):
+        _refuse_type(name, column.dtype)
+    values = column.to_list()
+    return words_of(values, np.array([value is None for value in values], dtype=bool))
+
+
+def _of_arrow(name: str, column: Any) -> npt.NDArray[Any]:
+    from manygp.tables.parquet_files import from_arrow, is_readable
+
+    if not is_readable(column.type):
+        _refuse_type(name, column.type)
+    combined = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    return from_arrow(combined)
+
+
+def _refuse_type(name: str, kind: Any) -> None:
+    raise ValueError(
+        f"column {name!r} of X is of type {kind}, neither a number, text, a category nor a date; "
+        "encode it first (a duration as a number of days, for example)"
+    )
