@@ -54,11 +54,10 @@ def read_table_file(
 ) -> tuple[Array, Array]:
     """Inputs (n, d) and targets (n,) of a table, without the rows whose target is missing.
 
-    Categories are encoded as by `manygp.tables.Encoding`. The file is looked for in `folder`, or
-    else in the folder that the environment variable MANYGP_DATA names.
+    Each category is a column of zeros and ones. The file is looked for in `folder`, or else in
+    the folder that the environment variable MANYGP_DATA names.
     """
-    from manygp.tables.base import Batch, is_missing
-    from manygp.tables.encoding import Column, Encoding
+    from manygp.tables.base import is_missing
     from manygp.tables.reading import open_table
 
     data = TABLE_FILES[name]
@@ -70,12 +69,11 @@ def read_table_file(
         known = ~is_missing(batch.columns[data.target])
         pieces.append({column: values[known] for column, values in batch.columns.items()})
     rows = {column: np.concatenate([piece[column] for piece in pieces]) for column in pieces[0]}
-    targets = Encoding((Column(data.target, "number"),))
-    inputs = Encoding(
-        tuple(
-            Column(column, kind, tuple(sorted(set(rows[column]))) if kind == "category" else ())
-            for column, kind in data.columns.items()
-        )
-    )
-    kept = Batch(0, rows, None)
-    return inputs.apply(kept), targets.apply(kept)[:, 0]
+    inputs = []
+    for column, kind in data.columns.items():
+        values = rows[column]
+        if kind == "category":
+            inputs += [(values == one).astype(float) for one in sorted(set(values))]
+        else:
+            inputs.append(values.astype(float))
+    return np.column_stack(inputs), rows[data.target].astype(float)

@@ -11,26 +11,30 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.layout import Layout
 from manygp.findings import Alternative
-from manygp.gp.likelihood import TrainingData
+from manygp.gp.likelihood import TrainingData, maximise
 from manygp.gp.trend import Trend
 from manygp.kernels.base import NoisyKernel, metric, split_noise
 from manygp.kernels.catalogue import default_kernel
 from manygp.rules.partition import balltree
+from manygp.runtime.parallel import thread_map
 from manygp.settings import SearchSpace
 from manygp.training.builder import Builder
-from manygp.training.fitting import Run, fit_shared, random_blocks, starts_of
+from manygp.training.fitting import Run, random_blocks
 from manygp.training.recalibration import gains
 from manygp.training.search import COMPARED_ROWS, Candidate, LeftOut, score
 from manygp.trend import ridge as additive
 from manygp.trend.linear import Form, fit_linear, rows_under
 from manygp.trend.regressors import fit_boosted, fit_folds
 
-# Rows of the committees that are compared, at most; of more, those of some regions take part.
-COMPARED = 25_000
+# Rows of the committees that are compared, at most; of more, those of some regions take part, and
+# what a trend leaves of rows that are left out stands for the trend.
+COMPARED = 6000
 REGIONS = 8
 # The kernels of these committees are fitted on this many blocks of this many rows.
 KERNEL_BLOCKS = 2
 KERNEL_ROWS = 500
+# Relative improvement of the likelihood at which these fits stop.
+TOLERANCE = 1e-4
 # Their overlap, if it may be chosen.
 OVERLAP = 1.0
 # Rows of one of their experts.
@@ -176,11 +180,15 @@ def choose(
 
 
 class _Comparison(NamedTuple):
-    """Rows on which trends are compared: `left_out` are some of `rows`."""
+    """Rows on which trends are compared: `left_out` are some of `rows`.
+
+    `is_whole` says whether these are all rows.
+    """
 
     data: TrainingData
     rows: IndexArray
     left_out: IndexArray
+    is_whole: bool
     space: SearchSpace
     run: Run
 
@@ -193,7 +201,7 @@ class _Comparison(NamedTuple):
             chosen = rng.permutation(len(parts))[:REGIONS]
             rows = np.sort(np.concatenate([parts[i] for i in chosen]))
         left_out = np.sort(rng.permutation(len(rows))[:COMPARED_ROWS])
-        return cls(data.some(rows), rows, left_out, space, run)
+        return cls(data.some(rows), rows, left_out, n <= COMPARED, space, run)
 
     def nll(self, prospect: Prospect) -> Array:
         """NLL of the rows that are left out, by the best rules: (N,)."""
@@ -202,11 +210,16 @@ class _Comparison(NamedTuple):
         learned = prospect.learned_from(self.data)
         kernel = start_kernel(learned, prospect.mean_square)
         blocks = random_blocks(len(self.rows), KERNEL_ROWS, rng)[:KERNEL_BLOCKS]
-        kernel = fit_shared(learned, blocks, kernel, starts_of(kernel, 0, rng), self.run)
+        likelihoods, free = [learned.likelihood(one) for one in blocks], np.zeros(kernel.n_free)
+        with thread_map(self.run.n_jobs) as parallel_map:
+            start = kernel.theta[None]
+            kernel = maximise(likelihoods, kernel, free, start, TOLERANCE, parallel_map).kernel
         columns = metric(kernel, learned.X.shape[1])
         U = learned.X * columns
         parts = balltree(U, max(1, len(U) // POINTS), rng)
-        data = prospect.under(self.data, parts, kernel, self.run.n_jobs)
+        data = learned
+        if self.is_whole:
+            data = prospect.under(self.data, parts, kernel, self.run.n_jobs)
         layout, starts = Layout.of(U, parts, columns), [kernel.theta[None]] * len(parts)
         builder = Builder(data, layout, kernel, starts, None, self.run)
         overlap = OVERLAP if len(self.space.overlaps) > 1 else self.space.overlaps[0]

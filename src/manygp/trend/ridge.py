@@ -26,7 +26,7 @@ PENALTIES = 10.0 ** np.arange(-7.0, 2.0)
 # Segments of the splines of all columns, from the simplest.
 SEGMENTS = (2, 4, 8, 16, 32, 64)
 # Numbers of pairs of columns, and segments of the quadratic splines of their products.
-PAIRS = (3, 6, 12, 25, 50, 100)
+PAIRS = (6, 12, 25, 50, 100)
 PAIR_SEGMENTS = (1, 2, 4)
 QUADRATIC = 2
 # Functions of a trend, at most, and rows for each of them, at least.
@@ -106,9 +106,9 @@ def fit_pairs(splines: Ridge, X: Array, Y: Array) -> Ridge:
     finer = (one for n in PAIR_SEGMENTS[1:] for one in fitted(bases(n, [count])))
     best = _simplest([best, *finer])
     pairs = best.basis.terms[len(basis.terms) :]
-    refined = (basis._replace(terms=(*_splines(X, n), *pairs)) for n in SEGMENTS)
-    # What the pairs have hidden.
-    return _simplest([best, *fitted(one for one in refined if one.size > best.basis.size)])
+    refined = [basis._replace(terms=(*_splines(X, n), *pairs)) for n in SEGMENTS]
+    larger = [one for one in refined if one.size > best.basis.size][:2]
+    return _simplest([best, *fitted(larger)])  # what the pairs have hidden
 
 
 def _splines(X: Array, segments: int) -> Iterator[Term]:
