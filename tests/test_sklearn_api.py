@@ -21,7 +21,8 @@ from manygp.rules.aggregation import AGGREGATIONS
 from manygp.rules.calibration import CALIBRATIONS, Information
 from manygp.rules.partition import PARTITIONS
 from manygp.rules.weighting import WEIGHTINGS, Softmax
-from manygp.settings import SHRINKAGES, TRENDS
+from manygp.settings import SHRINKAGES
+from manygp.trend.names import TRENDS
 from models import (
     CHOSEN,
     FIXED,

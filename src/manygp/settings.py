@@ -22,6 +22,7 @@ from manygp.rules.combine import (
 from manygp.rules.partition import PARTITIONS
 from manygp.rules.records import Aggregation, Calibration, Needs, Partitioner, Weighting, needs_of
 from manygp.rules.weighting import TEMPERED
+from manygp.trend.names import TRENDS
 from manygp.validation import check_integer, check_number
 
 # Shrinkages by name (see `findings.Shrinkage`), and those that "auto" compares, from the simpler
@@ -32,8 +33,7 @@ OVERLAP_LADDER = (0.0, 1.0, 2.0, 4.0)
 NEAREST_LADDER = (1, 2, 4, 8)
 # Strengths of the information ratio that "auto" chooses from.
 STRENGTHS = (0.0, 0.5, 1.0)
-# Trends by name, and what the former parameter prior_mean has called two of them.
-TRENDS = ("auto", "none", "constant", "linear", "additive", "boosted")
+# What the former parameter prior_mean has called two of the trends.
 PRIOR_MEANS: dict[Any, str] = {"zero": "none", "constant": "constant"}
 # What columns of a table may hold: anything, or complete numbers only.
 COLUMNS = ("auto", "numeric")

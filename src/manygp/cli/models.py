@@ -38,6 +38,7 @@ from manygp.cli.options import (
 )
 from manygp.rules.labels import LABELS
 from manygp.runtime.words import counted, safe
+from manygp.trend.names import TRENDS
 
 if TYPE_CHECKING:  # else imported by the commands that need them: help should be quick
     from manygp.arrays import Array
@@ -85,6 +86,12 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     help="Such as 'Matern(nu=1.5) + White()'.",
 )
 @click.option(
+    "--trend",
+    type=click.Choice(TRENDS),
+    default=None,
+    help="What holds everywhere, under the experts [default: auto].",
+)
+@click.option(
     "--time-budget",
     type=click.FloatRange(0),
     default=None,
@@ -126,6 +133,7 @@ def fit(
     points_per_expert: int | None,
     label: str | None,
     kernel: Kernel | None,
+    trend: str | None,
     time_budget: float | None,
     jobs: int,
     random_state: int,
@@ -154,6 +162,7 @@ def fit(
     given: dict[str, Any] = {
         "points_per_expert": points_per_expert,
         "kernel": kernel,
+        "trend": trend,
         "time_budget": time_budget,
         "normalize_X": scale,
     }
@@ -195,7 +204,8 @@ def _tell(output: Path, model: FittedModel, seconds: float, *, as_json: bool) ->
         return
     counts = {"row": facts["rows"], "column": len(facts["columns"]), "expert": facts["experts"]}
     sizes = ", ".join(counted(number, what) for what, number in counts.items())
-    say(f"{output}: {sizes}, {seconds:.1f} s")
+    trend = "" if facts["trend"] is None else f", {facts['trend']} trend"
+    say(f"{output}: {sizes}{trend}, {seconds:.1f} s")
     n_left_out = counted(len(left_out[0]), "training row")
     print_scores(_left_out_scores(left_out), f"of {n_left_out}, each left out")
 
@@ -230,6 +240,12 @@ def _left_out_scores(left_out: tuple[Array, Array, Array]) -> dict[str, float | 
     return {**scores_of(*left_out), "within_90": metrics.coverage(*left_out)}  # mean -+ 1.64 std
 
 
+def trend_name(model: FittedModel) -> str | None:
+    """The trend under the experts, if there is one."""
+    trend = model.committee.trend
+    return None if trend is None else trend.model.name
+
+
 def _facts(
     output: Path, model: FittedModel, seconds: float, left_out: tuple[Array, Array, Array]
 ) -> dict[str, Any]:
@@ -239,6 +255,7 @@ def _facts(
         "rows": len(model.training_rows()[1]),
         "columns": list(model.names or ()),
         "experts": len(model.committee),
+        "trend": trend_name(model),
         "seconds": round(seconds, 3),
         "left_out": {"rows": len(left_out[0]), **_left_out_scores(left_out)},
     }
