@@ -501,6 +501,8 @@ def sources(tmp_path_factory):
         "common": ManyGPRegressor(**small, aggregation="grbcm").fit(X[:40], Y[:40]),
         "alone": model(kernel=FIXED).fit(named(X[:20], "a", "b"), Y[:20]),
         "noise": ManyGPRegressor(**small, alpha=np.full(40, 0.1)).fit(X[:40], Y[:40]),
+        "linear": ManyGPRegressor(**small, trend="linear").fit(X[:40], Y[:40]),
+        "boosted": ManyGPRegressor(**small, trend="boosted").fit(X[:40], Y[:40]),
     }
     found = {}
     for name, one in models.items():
@@ -557,6 +559,21 @@ def removed(manifest, where):
     return changed
 
 
+@pytest.mark.parametrize("source", ["linear", "boosted"])
+def test_every_key_of_a_trend_may_be_anything(tmp_path, sources, source, unsynced):
+    manifest, arrays = sources[source]
+    manifest = {key: value for key, value in manifest.items() if key != "arrays"}
+    path, verdicts = tmp_path / "model.gp", {}
+    for i, where in enumerate(one for one in paths_in(manifest) if one[0] == "trend"):
+        step = [1, 3, 12, 40][min(len(where), 4) - 1]
+        for value in VALUES[i % step :: step]:
+            container.write(path, replaced(manifest, where, value), arrays)
+            verdicts[where, str(value)[:50]] = verdict(path)
+    container.write(path, replaced(manifest, ("trend", "name"), "x"), arrays)
+    assert verdict(path).endswith("its trend is none")
+    assert len(set(verdicts.values())) > 5
+
+
 def test_every_key_of_a_manifest_may_be_anything(tmp_path, sources, unsynced):
     manifest, arrays = sources["default"]
     manifest = {key: value for key, value in manifest.items() if key != "arrays"}
@@ -573,7 +590,7 @@ def test_every_key_of_a_manifest_may_be_anything(tmp_path, sources, unsynced):
     assert len(set(verdicts.values())) > 30
 
 
-@pytest.mark.parametrize("source", ["default", "common", "alone", "noise"])
+@pytest.mark.parametrize("source", ["default", "common", "alone", "noise", "linear", "boosted"])
 def test_no_key_or_array_may_be_missing(tmp_path, sources, source, unsynced):
     manifest, arrays = sources[source]
     manifest = {key: value for key, value in manifest.items() if key != "arrays"}
@@ -622,6 +639,8 @@ def altered_arrays(array):
         ("common", ["communication", "seats", "neighbours"]),
         ("alone", ["X", "y", "own", "own_sizes", "y_half_scale", "hyperparameters"]),
         ("noise", ["alpha", "parameter_alpha"]),
+        ("linear", ["trend_root", "trend_coefficients", "trend_width", "trend_growth"]),
+        ("boosted", ["trend_roots", "trend_left", "trend_column", "trend_trees", "trend_nodes"]),
     ],
 )
 def test_every_array_may_hold_anything(tmp_path, sources, unsynced, source, names):

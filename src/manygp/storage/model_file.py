@@ -333,8 +333,9 @@ def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: NoisyK
         floats(arrays, "alpha", (n,)),
         manifest["constant_mean"],
     )
-    if manifest.get("trend") is not None:  # files of before have none
-        data = data._replace(trend=read_trend(manifest["trend"], arrays, data))
+    trend = manifest.get("trend") if manifest.get("schema") == 1 else manifest["trend"]
+    if trend is not None:
+        data = data._replace(trend=read_trend(trend, arrays, data))
     require(type(data.constant_mean) is bool, "constant_mean is not true or false")
     for name, one, most in (
         ("X", data.X, LARGEST), ("y", data.Y, LARGEST), ("metric", metric, LARGEST**0.5),

@@ -35,45 +35,55 @@ def describe_trend(trend: Trend) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     }
     model = trend.model
     if isinstance(model, LinearTrend):
-        basis = model.form.basis
-        terms = [[[a.column, list(a.knots), a.degree] for a in t.axes] for t in basis.terms]
-        described = {
-            "name": model.name,
-            "precision": model.form.precision,
-            "terms": terms,
-            "kriged": model.kriged,
-            "kernel": write_kernel(model.kernel),
-        }
-        return described, rows | {
-            "trend_low": basis.low,
-            "trend_width": basis.width,
-            "trend_coefficients": model.coefficients,
-            "trend_root": model.root,
-            "trend_sizes": model.sizes,
-        }
-    if isinstance(model, FoldTrend) and model.name == "boosted":
-        trees: list[Trees] = [one for fold in model.models for one in fold]
-        described = {
-            "name": "boosted",
-            "folds": len(model.models),
-            "baselines": [one.baseline for one in trees],
-            "explained": model.explained,
-        }
-        return described, rows | {
-            "trend_low": model.low,
-            "trend_width": model.width,
-            "trend_importance": model.importance,
-            "trend_trees": np.array([len(one.roots) for one in trees], dtype=np.int32),
-            "trend_nodes": np.array([len(one.value) for one in trees], dtype=np.int32),
-            **{
-                f"trend_{name}": np.concatenate([getattr(one, name) for one in trees]).astype(kind)
-                for name, kind in {**dict.fromkeys(NODES, np.int32), **VALUES}.items()
-            },
-        }
-    raise ValueError(
-        f"trend={model.name} is a regressor of another library's kind, which a model file cannot "
-        "hold; pickle keeps any model"
-    )
+        described, arrays = _describe_linear(model)
+    elif isinstance(model, FoldTrend) and model.name == "boosted":
+        described, arrays = _describe_boosted(model)
+    else:
+        raise ValueError(
+            f"trend={model.name} is a regressor, which a model file cannot hold; pickle keeps any "
+            "model"
+        )
+    return described, rows | arrays
+
+
+def _describe_linear(model: LinearTrend) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    basis = model.form.basis
+    terms = [[[a.column, list(a.knots), a.degree] for a in t.axes] for t in basis.terms]
+    described = {
+        "name": model.name,
+        "precision": model.form.precision,
+        "terms": terms,
+        "kriged": model.kriged,
+        "kernel": write_kernel(model.kernel),
+    }
+    return described, {
+        "trend_low": basis.low,
+        "trend_width": basis.width,
+        "trend_coefficients": model.coefficients,
+        "trend_root": model.root,
+        "trend_sizes": model.sizes,
+    }
+
+
+def _describe_boosted(model: FoldTrend) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    trees: list[Trees] = [one for fold in model.models for one in fold]
+    described = {
+        "name": "boosted",
+        "folds": len(model.models),
+        "baselines": [one.baseline for one in trees],
+        "explained": model.explained,
+    }
+    return described, {
+        "trend_low": model.low,
+        "trend_width": model.width,
+        "trend_importance": model.importance,
+        "trend_trees": np.array([len(one.roots) for one in trees], dtype=np.int32),
+        "trend_nodes": np.array([len(one.value) for one in trees], dtype=np.int32),
+        **{
+            f"trend_{name}": np.concatenate([getattr(one, name) for one in trees]).astype(kind)
+            for name, kind in {**dict.fromkeys(NODES, np.int32), **VALUES}.items()
+        },
+    }
 
 
 # Arrays of all nodes of all trees: places, which are integers, and numbers.
@@ -160,7 +170,10 @@ def _boosted(
     require(len(counts) == 1, "its trees are not as many as it says")
     require(explained >= 0, "its trend explains a negative variance")
     roots = np.split(indices(arrays, "trend_roots", MOST_NODES), np.cumsum(trees)[:-1])
-    columns = [np.split(arrays[f"trend_{name}"], np.cumsum(nodes)[:-1]) for name in NODES[1:]]
+    columns = [
+        np.split(indices(arrays, f"trend_{name}", MOST_NODES), np.cumsum(nodes)[:-1])
+        for name in NODES[1:]
+    ]
     total = int(nodes.sum())
     values = [
         np.split(floats(arrays, f"trend_{name}", (total,)), np.cumsum(nodes)[:-1])
@@ -184,12 +197,12 @@ def _trees(
     """Trees whose nodes lead to later nodes, or to themselves: they have an end."""
     m = len(numbers[0])
     for one in places:
-        require(one.dtype == np.int32 and len(one) == m, "its trees are none")
-    column, left, right = (one.astype(np.intp) for one in places)
+        require(len(one) == m, "its trees are none")
+    column, left, right = places
     require(m > 0 and len(roots) > 0 and np.all(roots < m), "its trees have no roots")
     own = np.arange(m)
     leaf = (left == own) & (right == own)
     later = (left > own) & (right > own) & (left < m) & (right < m)
-    require(np.all(leaf | later) and np.all(column >= 0), "its trees do not end")
+    require(np.all(leaf | later), "its trees do not end")
     threshold, value = numbers
     return Trees(roots, column, left, right, threshold, value, baseline)
