@@ -36,7 +36,7 @@ FEW_ROWS = 2000
 FEWEST_ROWS = 2
 FOLDS = 10
 # From and to this many rows a kernel with a function of each column and pair of columns is tried.
-STRUCTURED_ROWS = (200, 1000)
+STRUCTURED_ROWS = (250, 1000)
 # Relative improvements of its likelihood at which fits stop: of all rows, and of folds.
 TOLERANCE_STRUCTURED = 1e-5
 TOLERANCE_FOLDS = 1e-4

@@ -40,7 +40,7 @@ OVERLAP = 1.0
 # Rows of one of their experts.
 POINTS = 200
 # Fewer rows do not choose a trend, and fewer than these do not try boosted trees.
-FEWEST_ROWS = 200
+FEWEST_ROWS = 250
 BOOSTED_ROWS = 1000
 # Standard errors of its gain that a richer trend must gain.
 NEAR_TIE = 1.0
