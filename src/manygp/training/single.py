@@ -40,6 +40,8 @@ STRUCTURED_ROWS = (250, 1000)
 # Relative improvements of its likelihood at which fits stop: of all rows, and of folds.
 TOLERANCE_STRUCTURED = 1e-5
 TOLERANCE_FOLDS = 1e-4
+# Standard errors of its gain that a committee must gain, whose leave-one-out knows the rows.
+PROMISES = 2.0
 
 
 class Selection(NamedTuple):
@@ -169,9 +171,13 @@ def or_structured(
 
 
 def _better(found: Selection, other: Selection) -> Selection:
-    """The one that predicts the rows better that were left out, and how they were compared."""
+    """The one that predicts the rows better that were left out, and how they were compared.
+
+    The folds of `other` have learned nothing from their rows. Those of what was found have, by
+    hyperparameters and the terms of a trend: it promises more, and must gain more to be kept.
+    """
     before, after = found.row_nll(), other.row_nll()
-    is_better = gains(before, after)
+    is_better = not gains(after, before, PROMISES)
     compared = (
         Alternative("structure", "local", float(before.mean()), not is_better),
         Alternative("structure", "global", float(after.mean()), is_better),
