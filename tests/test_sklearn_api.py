@@ -419,3 +419,23 @@ def test_alpha_must_be_a_variance_or_one_per_row(alpha):
 def test_a_partition_that_loses_rows_or_has_empty_parts_is_refused(parts, message):
     with pytest.raises(ValueError, match=f"partition .*{message}"):
         model(partition=lambda *_: parts).fit(X, y)
+
+
+def test_cross_validation_cuts_the_noise_of_rows_with_them():
+    from sklearn import config_context
+    from sklearn.model_selection import cross_validate
+
+    noises = np.linspace(0.1, 0.2, len(X))
+    seen = []
+
+    class Spy(ManyGPRegressor):
+        def fit(self, X, y, *, alpha=None, checkpoint=None):
+            seen.append(alpha)
+            return super().fit(X, y, alpha=alpha, checkpoint=checkpoint)
+
+    with config_context(enable_metadata_routing=True):
+        estimator = Spy(kernel=FIXED, points_per_expert=20, trend="none", random_state=0)
+        estimator.set_fit_request(alpha=True, checkpoint=False)
+        cross_validate(estimator, X, y, cv=3, params={"alpha": noises}, error_score="raise")
+    assert [len(one) for one in seen] == [len(X) - len(X) // 3] * 3
+    assert_array_equal(np.sort(np.concatenate(seen)), np.sort(np.tile(noises, 2)))

@@ -35,6 +35,7 @@ from manygp.model import LEFT_OUT_ROWS, FittedModel
 from manygp.runtime.files import write_atomically
 from manygp.runtime.words import counted
 from manygp.settings import Settings
+from manygp.training.repeats import find_repeats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,6 +64,8 @@ LEFT_OUT = "leave-one-out"
 TESTED = "tested data"
 COLOUR_OF = {LEFT_OUT: BLUE, TESTED: COLOURS[0]}
 MEANINGS = {
+    "trend": "What holds everywhere, under the experts.",
+    "structure": "Whether local experts, or one on all rows with a structured kernel.",
     "kernel": "Whether the shared kernel was fitted to rows far from each other, or near.",
     "shrinkage": "How firmly the experts' hyperparameters are held at the shared ones; ∞: they "
     "are the shared ones.",
@@ -205,7 +208,9 @@ def _fitted(model: FittedModel, X: Array, Y: Array) -> str:
         ["rows", f"{len(X):,}"],
         ["columns", f"{X.shape[1]:,}"],
         *([["targets", f"{Y.shape[1]:,}"]] if Y.shape[1] > 1 else []),
+        *_repeated(model),
         ["experts", experts],
+        *_trend(model),
         ["kernel", formula(model.kernel)],
         ["changed parameters", parameters],
         ["plan", str(model.plan)],
@@ -214,8 +219,9 @@ def _fitted(model: FittedModel, X: Array, Y: Array) -> str:
     report = model.report
     if report is None:
         return html + page.paragraph(_nothing_chosen(n_experts))
-    kernels = [one for one in report.alternatives if one.parameter == "kernel" and one.chosen]
-    chosen = {**{one.parameter: one.value for one in kernels}, **report.chosen}
+    before = ("trend", "structure", "kernel")  # what was chosen before the rules
+    first = [one for one in report.alternatives if one.parameter in before and one.chosen]
+    chosen = {**{one.parameter: one.value for one in first}, **report.chosen}
     rows = [
         [parameter, _in_words(value), MEANINGS.get(parameter, "")]
         for parameter, value in chosen.items()
@@ -225,6 +231,23 @@ def _fitted(model: FittedModel, X: Array, Y: Array) -> str:
     return html + page.as_html(
         TextTable(title, ["", "value", "what it means"], rows), kind="words"
     )
+
+
+def _repeated(model: FittedModel) -> list[list[str]]:
+    """How many rows repeat others, if enough do to tell the noise."""
+    repeats = find_repeats(model.committee.training_data())
+    if not repeats.tell_noise:
+        return []
+    share = _percent(repeats.n_repeated / repeats.n_rows)
+    return [["repeated rows", f"{repeats.n_repeated:,} ({share}); their targets tell the noise"]]
+
+
+def _trend(model: FittedModel) -> list[list[str]]:
+    """The trend under the experts, if there is one."""
+    trend = model.committee.trend
+    if trend is None:
+        return []
+    return [["trend", f"{trend.model.name}, {_percent(trend.model.explained)} of the variance"]]
 
 
 def _nothing_chosen(n_experts: int) -> str:

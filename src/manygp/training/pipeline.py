@@ -97,6 +97,8 @@ def _scalings(settings: Settings, X: Array, Y: Array) -> tuple[Scaling, Scaling]
     """How inputs and targets are scaled."""
     if not settings.normalize_y:
         validation.check_magnitude(Y, "y", None)
+    if len(Y) == 1:
+        warn("one row tells nothing about errors; the std is a guess, and there is no interval")
     if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
         warn("y is constant; predictions will be that constant")
     x_scaling = to_unit_cube(X) if settings.scales_X else identity(X.shape[1])
