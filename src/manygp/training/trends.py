@@ -29,7 +29,9 @@ from manygp.trend.regressors import fit_boosted, fit_folds
 # Rows of the committees that are compared, at most; of more, those of some regions take part, and
 # what a trend leaves of rows that are left out stands for the trend.
 COMPARED = 6000
-REGIONS = 8
+REGIONS = 4
+# Share of a region, in its middle, whose rows are left out: at its rim experts know too little.
+MIDDLE = 0.5
 # The kernels of these committees are fitted on this many blocks of this many rows.
 KERNEL_BLOCKS = 2
 KERNEL_ROWS = 500
@@ -179,6 +181,12 @@ def choose(
     ]
 
 
+def _middle(X: Array, region: IndexArray) -> IndexArray:
+    """The rows of a region that are nearest to its mean."""
+    distance = ((X[region] - X[region].mean(axis=0)) ** 2).sum(axis=1)
+    return region[np.argsort(distance, kind="stable")[: int(MIDDLE * len(region))]]
+
+
 class _Comparison(NamedTuple):
     """Rows on which trends are compared: `left_out` are some of `rows`.
 
@@ -195,12 +203,13 @@ class _Comparison(NamedTuple):
     @classmethod
     def of(cls, data: TrainingData, space: SearchSpace, run: Run) -> _Comparison:
         rng, n = np.random.default_rng(0), len(data.X)
-        rows = np.arange(n)
+        rows = middle = np.arange(n)
         if n > COMPARED:
             parts = balltree(data.X, n // (COMPARED // REGIONS), rng)
-            chosen = rng.permutation(len(parts))[:REGIONS]
-            rows = np.sort(np.concatenate([parts[i] for i in chosen]))
-        left_out = np.sort(rng.permutation(len(rows))[:COMPARED_ROWS])
+            regions = [parts[i] for i in rng.permutation(len(parts))[:REGIONS]]
+            rows = np.sort(np.concatenate(regions))
+            middle = np.concatenate([_middle(data.X, region) for region in regions])
+        left_out = np.searchsorted(rows, np.sort(rng.permutation(middle)[:COMPARED_ROWS]))
         return cls(data.some(rows), rows, left_out, n <= COMPARED, space, run)
 
     def nll(self, prospect: Prospect) -> Array:
