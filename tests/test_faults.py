@@ -216,7 +216,8 @@ def test_11_fewer_rows_than_an_expert_takes_are_exact_gp_regression():
 
 
 def test_12_one_row_is_enough():
-    fitted = choosing().fit(X[:1], y[:1])
+    with pytest.warns(UserWarning, match="one row tells nothing about errors"):
+        fitted = choosing().fit(X[:1], y[:1])
     assert len(fitted.experts_) == 1
     assert fitted.predict(X[:1])[0] == pytest.approx(y[0])
     assert_sound(fitted)

@@ -56,7 +56,7 @@ CLEAR = re.compile(
     r"|std, in the units of y"
 )
 # The warnings that are promised.
-DOCUMENTED = r"y is constant|y has a standard deviation of|rows \d+ and \d+ are equal"
+DOCUMENTED = r"y is constant|one row tells nothing|y has a standard deviation of|rows \d+ and \d+ are equal"
 
 
 # Columns: (rng, n) -> (n,)
