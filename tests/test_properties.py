@@ -56,7 +56,9 @@ CLEAR = re.compile(
     r"|std, in the units of y"
 )
 # The warnings that are promised.
-DOCUMENTED = r"y is constant|one row tells nothing|y has a standard deviation of|rows \d+ and \d+ are equal"
+DOCUMENTED = (
+    r"y is constant|one row tells nothing|y has a standard deviation of|rows \d+ and \d+ are equal"
+)
 
 
 # Columns: (rng, n) -> (n,)
@@ -714,6 +716,7 @@ def test_problems_that_were_found_are_not_solved_yet(name):
     )
 
 
+@pytest.mark.filterwarnings("ignore:one row tells nothing")
 def test_one_row_promises_no_interval_that_is_a_point():
     model = ManyGPRegressor().fit([[0.0]], [3.0])
     interval = attempt(model.predict_interval, [[0.5]], 0.5)

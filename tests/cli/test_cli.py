@@ -236,7 +236,8 @@ def test_fit_in_json_has_the_same_keys_always(made, tmp_path):
     arguments = ("fit", made / "train.csv", "--target", "y", *SMALL, "--json")
     page = tmp_path / "page.html"
     facts = json.loads(run(*arguments, "-o", tmp_path / "m", "--report", page).stdout)
-    assert list(facts) == ["model", "rows", "columns", "experts", "seconds", "left_out"]
+    keys = ["model", "rows", "columns", "experts", "trend", "seconds", "left_out"]
+    assert list(facts) == keys
     scores = ["rows", "rmse", "nll", "ence", "crps", "within_90"]
     assert list(facts["left_out"]) == scores
     assert facts["columns"] == ["a", "b"]

@@ -328,6 +328,7 @@ def test_a_kernel_without_length_scales_has_no_relevance(tmp_path):
     assert "no hyperparameters" in section(html, "Hyperparameters")
 
 
+@pytest.mark.filterwarnings("ignore:one row tells nothing")
 @pytest.mark.parametrize("n", [1, 2, 9])
 def test_few_rows_give_a_page_that_says_what_is_missing(tmp_path, n):
     html = page_about(ManyGPRegressor(random_state=0).fit(*rows(n)), tmp_path)

@@ -44,6 +44,8 @@ POINTS = 200
 # Fewer rows do not choose a trend, and fewer than these do not try boosted trees.
 FEWEST_ROWS = 250
 BOOSTED_ROWS = 1000
+# The least variance that a trend is taken to leave of targets whose variance is 1.
+SMALLEST_REST = 1e-12
 # Standard errors of its gain that a richer trend must gain.
 NEAR_TIE = 1.0
 
@@ -75,7 +77,8 @@ class Prospect(NamedTuple):
 
     @property
     def mean_square(self) -> float:
-        return float(np.mean(self.errors**2))
+        """The variance of what it leaves, which rounding keeps above zero."""
+        return max(float(np.mean(self.errors**2)), SMALLEST_REST)
 
     def learned_from(self, data: TrainingData) -> TrainingData:
         """The rows from which kernels are learned."""
@@ -91,7 +94,7 @@ class Prospect(NamedTuple):
         """The rows with the trend, as it is under experts that have a kernel."""
         trend = self.trend
         if self.ridge is not None:
-            precision = self.ridge.penalty / max(self.mean_square, 1e-300)
+            precision = self.ridge.penalty / self.mean_square
             form = Form(self.name, self.ridge.basis, precision)
             model = fit_linear(form, data, parts, kernel, n_jobs)
             trend = rows_under(model, data, parts, n_jobs)

@@ -34,6 +34,8 @@ MOST_FUNCTIONS = 1200
 ROWS_PER_FUNCTION = 3
 # What is more flexible must lower the mean squared error by this share.
 WORTHWHILE = 0.01
+# The least share of its error that a row keeps while it is part of the fit.
+SMALLEST_OWN = 1e-6
 
 
 class Ridge(NamedTuple):
@@ -65,10 +67,10 @@ def fit_ridge(basis: Basis, X: Array, Y: Array) -> Ridge:
     values = np.maximum(values, 0.0)
     moments, squares = rotated.T @ Y, rotated**2
     found = []
-    for penalty in PENALTIES * values.mean():
+    for penalty in PENALTIES * max(float(values.mean()), 1e-12):
         shrunk = 1 / (values + penalty)
         rest = Y - rotated @ (shrunk[:, None] * moments)
-        found.append(Ridge(basis, float(penalty), rest / (1 - squares @ shrunk)[:, None]))
+        found.append(Ridge(basis, float(penalty), rest / _own(squares @ shrunk)))
     return min(found, key=lambda one: one.mean_square)
 
 
@@ -153,6 +155,11 @@ def choosing_rows(n: int, rng: np.random.Generator) -> IndexArray:
     return np.sort(rng.permutation(n)[:CHOOSING_ROWS])
 
 
+def _own(leverage: Array) -> Array:
+    """1 - h for leverages (n,), which rounding keeps above zero: (n, 1)."""
+    return np.maximum(1 - leverage, SMALLEST_OWN)[:, None]
+
+
 def left_out_errors(ridge: Ridge, X: Array, Y: Array) -> Array:
     """Errors (n, t) of all rows, each left out, with the terms and the penalty of a few rows."""
     blocks = np.array_split(np.arange(len(X)), -(-len(X) // BLOCK_ROWS))
@@ -169,5 +176,5 @@ def left_out_errors(ridge: Ridge, X: Array, Y: Array) -> Array:
         H, _ = ridge.basis.functions(X[rows])
         half = solve_triangular(L, H.T, lower=True, check_finite=False)
         leverage = np.einsum("ij,ij->j", half, half)
-        errors[rows] = (Y[rows] - H @ coefficients) / (1 - leverage)[:, None]
+        errors[rows] = (Y[rows] - H @ coefficients) / _own(leverage)
     return errors
