@@ -221,6 +221,7 @@ def test_an_expert_of_one_row_falls_back_to_its_prior(trend):
     assert_allclose(std, y.std(), rtol=1e-12)  # the signal variance is 1
 
 
+@pytest.mark.filterwarnings("ignore:one row tells nothing")
 def test_a_single_training_row_falls_back_to_its_prior():
     fitted = model().fit([[0.5]], [2.0])  # normalised to mean 0
     assert_allclose(fitted.loo_predict(latent=True), ([2.0], [1.0]), rtol=1e-12)

@@ -358,6 +358,7 @@ def test_two_targets_fit_into_a_budget():
     assert_array_equal(answers(rich), answers(plain))
 
 
+@pytest.mark.filterwarnings("ignore:one row tells nothing")
 @pytest.mark.parametrize("n", [1, 2, 7, 150])
 def test_fewer_rows_than_one_expert_has_fit_into_a_budget(n):
     plain, rich = (
