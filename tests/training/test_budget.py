@@ -1,6 +1,7 @@
 """What a fit is expected to cost, and what it does with the time that it has."""
 
 import pickle
+import warnings
 from functools import partial
 
 import numpy as np
@@ -18,7 +19,7 @@ from manygp.kernels.base import split_noise
 from manygp.rules.labels import LABELS
 from manygp.rules.partition import PARTITIONS
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, SHRINKAGES, Settings
-from manygp.training import budget, builder, pipeline, search
+from manygp.training import budget, builder, pipeline, search, trends
 from manygp.training.budget import (
     LEAST_POINTS,
     PLANNED,
@@ -550,3 +551,15 @@ def test_after_the_deadline_there_is_no_second_kernel(monkeypatch):
     monkeypatch.setattr(pipeline, "perf_counter", lambda: np.inf)
     late = model(**settings).fit(X, y).calibration_report_
     assert "kernel" not in [one.parameter for one in late.alternatives]
+
+
+def test_without_time_no_trend_is_looked_for(monkeypatch):
+    looked = []
+    monkeypatch.setattr(trends, "_linear_prospects", lambda *_: looked.append(1) or iter(()))
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 2))
+    for budget_, tries in ((0.0, 0), (1e6, 1)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ManyGPRegressor(time_budget=budget_, random_state=0).fit(X, X[:, 0])
+        assert len(looked) == tries

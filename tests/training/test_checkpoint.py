@@ -13,6 +13,7 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.linear_model import Ridge
 
 from manygp.kernels import Matern, White
 from manygp.training import fitting
@@ -330,3 +331,10 @@ def test_other_libraries_are_refused_by_name(tmp_path):
     path.write_text(path.read_text().replace(f'"scipy": "{version("scipy")}"', '"scipy": "0.1"'))
     with pytest.raises(ValueError, match=r"its scipy is '0\.1', not"):
         model(hyperparameters="shared").fit(X, Y, checkpoint=tmp_path)
+
+
+def test_a_regressor_with_other_parameters_is_another_fit(tmp_path):
+    few = {"hyperparameters": "shared", "points_per_expert": 200}
+    model(**few, trend=Ridge(alpha=1.0)).fit(X, Y, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=r"another fit: its trend is .*'alpha': 1\.0"):
+        model(**few, trend=Ridge(alpha=2.0)).fit(X, Y, checkpoint=tmp_path)

@@ -182,6 +182,8 @@ def described(value: Any) -> Any:
             return [repr(value), *sorted({_source(type(part)) for part in parts_of(value)})]
     if is_dataclass(value):
         return repr(value)
+    if hasattr(value, "get_params"):  # an estimator of scikit-learn's kind
+        return f"{type(value).__module__}.{type(value).__qualname__}{value.get_params()}"
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}.{named.__qualname__}"
 

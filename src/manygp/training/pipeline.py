@@ -36,6 +36,9 @@ from manygp.training.search import prefers, select
 from manygp.training.single import or_structured
 from manygp.training.trends import Prospect, choose, prospects, start_kernel
 
+# Part of the time that is left which may be spent on the choice of a trend.
+TREND_SHARE = 0.25
+
 
 class Prepared(NamedTuple):
     """Rows in the units of the kernel, the kernel to start from, and how the rows were scaled.
@@ -58,11 +61,15 @@ class Prepared(NamedTuple):
     columns: tuple[str, ...] | int
     repeats: Repeats | None = None
 
-    def kernel_of(self, prospect: Prospect) -> NoisyKernel:
-        """The kernel to start from where a trend leaves some of the targets only."""
-        if prospect.is_constant or self.repeats is None:
+    def kernel_of(self, prospect: Prospect, settings: Settings) -> NoisyKernel:
+        """The kernel to start from where a trend leaves some of the targets only.
+
+        A kernel of the user's own stays what it is.
+        """
+        if prospect.is_constant or settings.kernel is not None:
             return self.kernel
-        return with_noise_floor(start_kernel(self.data, prospect.mean_square), self.repeats)
+        kernel = start_kernel(self.data, prospect.mean_square)
+        return kernel if self.repeats is None else with_noise_floor(kernel, self.repeats)
 
 
 def prepare(settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | int) -> Prepared:
@@ -143,10 +150,11 @@ def train(
         )
     data = prepared.data._replace(constant_mean=settings.constant_mean(several=several))
     trends = prospects(settings.trend_to_find(several=several), data, seed, run)
-    prospect, compared = choose(trends, data, space, run, deadline)
+    until = _until(deadline, plan, settings)
+    prospect, compared = choose(trends, data, space, run, until)
     rng = np.random.default_rng(seed)
     context = _Context(data, prospect, settings, space, plan, rng, run)
-    builder, kernels = _best_builder(context, prepared.kernel_of(prospect), deadline)
+    builder, kernels = _best_builder(context, prepared.kernel_of(prospect, settings), deadline)
     found = select(builder, space, rng, (*compared, *kernels), deadline)
     if settings.chooses_trend and deadline == np.inf:
         found = or_structured(found, data, prepared.kernel.noise, space, run)
@@ -166,6 +174,13 @@ def train(
         report=found.report,
         plan=plan,
     ).queried_by(settings)
+
+
+def _until(deadline: float, plan: Plan, settings: Settings) -> float:
+    """When to stop looking for a trend: a part of the time, if a budget leaves some at all."""
+    now = perf_counter()
+    affords_all = plan.kernels == settings.shared_kernels
+    return now + TREND_SHARE * (deadline - now) if affords_all else now
 
 
 def _lacks_one_kernel(space: SearchSpace) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -167,14 +168,15 @@ def choose(
     """The trend under which rows that are left out are predicted best, the simplest first.
 
     Committees of one shared kernel are compared, since they are quick to fit. What is alone is
-    not compared.
+    not compared. After the deadline no other trend is tried.
     """
-    best, others = next(found), list(found) if perf_counter() < deadline else []
-    if not others:
+    best = next(found)
+    second = next(found, None) if perf_counter() < deadline else None
+    if second is None:
         return best, []
     comparison = _Comparison.of(data, space, run)
     scores = {best.name: comparison.nll(best)}
-    for prospect in others:
+    for prospect in chain([second], _in_time(found, deadline)):
         scores[prospect.name] = comparison.nll(prospect)
         if gains(scores[best.name], scores[prospect.name], NEAR_TIE):
             best = prospect
@@ -182,6 +184,15 @@ def choose(
         Alternative("trend", name, float(nll.mean()), name == best.name)
         for name, nll in scores.items()
     ]
+
+
+def _in_time(found: Iterator[Prospect], deadline: float) -> Iterator[Prospect]:
+    """Those that are begun before the deadline: each is fitted when it is asked for."""
+    while perf_counter() < deadline:
+        prospect = next(found, None)
+        if prospect is None:
+            return
+        yield prospect
 
 
 def _middle(X: Array, region: IndexArray) -> IndexArray:

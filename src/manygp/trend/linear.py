@@ -110,10 +110,8 @@ class LinearTrend:
         mean = multiply_tiles(functions, self.coefficients)
         spread = (1 - holds**2) @ self.sizes
         basis = multiply_tiles(functions, self.root.T)
-        beyond = self.form.basis.beyond(X)
-        if self.kriged:
-            return TrendAt(mean, spread, beyond, basis)
-        return TrendAt(mean, spread + np.einsum("ij,ij->i", basis, basis), beyond)
+        said = TrendAt(mean, spread, self.form.basis.beyond(X), basis)
+        return said if self.kriged else said._replace(spread=said.whole_variance(), basis=None)
 
 
 class _Part(NamedTuple):
@@ -163,9 +161,9 @@ def fit_linear(
         for square, product in parallel_map(sums, parts):
             precision += square
             right += product
-    L = cholesky(precision, lower=True, check_finite=False)
-    root = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
-    coefficients = root.T @ (root @ right)
+        L = cholesky(precision, lower=True, check_finite=False)
+        root = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
+        coefficients = root.T @ (root @ right)
     some = np.linspace(0, len(data.X) - 1, min(len(data.X), SIZE_ROWS)).astype(int)
     functions, _ = basis.functions(data.X[some])
     terms = [functions[:, one] @ coefficients[one] for one in basis.slices()]

@@ -16,7 +16,7 @@ from manygp.arrays import Array
 from manygp.gp.likelihood import TrainingData
 from manygp.gp.trend import Trend, TrendAt
 from manygp.runtime.parallel import thread_map
-from manygp.trend.terms import ranges
+from manygp.trend.terms import beyond, ranges
 from manygp.trend.trees import Trees, split_gains
 
 FOLDS = 5
@@ -49,9 +49,8 @@ class FoldTrend:
     def at(self, X: Array) -> TrendAt:
         """What the models say about rows X (N, d): their mean and variance."""
         said = np.array([_predict(models, X, self.name) for models in self.models])
-        unit = (X - self.low) / self.width
-        beyond = np.maximum(np.abs(unit - 0.5).max(axis=1) - 0.5, 0.0)
-        return TrendAt(said.mean(axis=0), said.var(axis=0).mean(axis=1), beyond)
+        outside = beyond(X, self.low, self.width)
+        return TrendAt(said.mean(axis=0), said.var(axis=0).mean(axis=1), outside)
 
 
 def fit_boosted(data: TrainingData, seed: int, n_jobs: int | None) -> Trend:

@@ -61,16 +61,16 @@ class Ridge(NamedTuple):
 def fit_ridge(basis: Basis, X: Array, Y: Array) -> Ridge:
     """The penalty with the least error of rows that are left out; X (n, d), Y (n, t)."""
     H, _ = basis.functions(X)
-    with single_threaded_blas():  # its digits depend on the number of threads
-        values, vectors = eigh(H.T @ H, check_finite=False)
-        rotated = H @ vectors  # (n, p)
-    values = np.maximum(values, 0.0)
-    moments, squares = rotated.T @ Y, rotated**2
     found = []
-    for penalty in PENALTIES * max(float(values.mean()), 1e-12):
-        shrunk = 1 / (values + penalty)
-        rest = Y - rotated @ (shrunk[:, None] * moments)
-        found.append(Ridge(basis, float(penalty), rest / _own(squares @ shrunk)))
+    with single_threaded_blas():  # digits depend on the number of threads
+        values, vectors = eigh(H.T @ H, check_finite=False)
+        values = np.maximum(values, 0.0)
+        rotated = H @ vectors  # (n, p)
+        moments, squares = rotated.T @ Y, rotated**2
+        for penalty in PENALTIES * max(float(values.mean()), 1e-12):
+            shrunk = 1 / (values + penalty)
+            rest = Y - rotated @ (shrunk[:, None] * moments)
+            found.append(Ridge(basis, float(penalty), rest / _own(squares @ shrunk)))
     return min(found, key=lambda one: one.mean_square)
 
 
@@ -165,16 +165,17 @@ def left_out_errors(ridge: Ridge, X: Array, Y: Array) -> Array:
     blocks = np.array_split(np.arange(len(X)), -(-len(X) // BLOCK_ROWS))
     p = ridge.basis.size
     square, right = ridge.penalty * np.eye(p), np.zeros((p, Y.shape[1]))
-    for rows in blocks:
-        H, _ = ridge.basis.functions(X[rows])
-        square += H.T @ H
-        right += H.T @ Y[rows]
-    L = cholesky(square, lower=True, check_finite=False)
-    coefficients = cho_solve((L, True), right, check_finite=False)
     errors = np.empty_like(Y)
-    for rows in blocks:
-        H, _ = ridge.basis.functions(X[rows])
-        half = solve_triangular(L, H.T, lower=True, check_finite=False)
-        leverage = np.einsum("ij,ij->j", half, half)
-        errors[rows] = (Y[rows] - H @ coefficients) / _own(leverage)
+    with single_threaded_blas():
+        for rows in blocks:
+            H, _ = ridge.basis.functions(X[rows])
+            square += H.T @ H
+            right += H.T @ Y[rows]
+        L = cholesky(square, lower=True, check_finite=False)
+        coefficients = cho_solve((L, True), right, check_finite=False)
+        for rows in blocks:
+            H, _ = ridge.basis.functions(X[rows])
+            half = solve_triangular(L, H.T, lower=True, check_finite=False)
+            leverage = np.einsum("ij,ij->j", half, half)
+            errors[rows] = (Y[rows] - H @ coefficients) / _own(leverage)
     return errors

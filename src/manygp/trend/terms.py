@@ -106,8 +106,7 @@ class Basis(NamedTuple):
 
     def beyond(self, X: Array) -> Array:
         """How many ranges a row lies outside of the range of the training rows: (N,)."""
-        unit = (X - self.low) / self.width
-        return np.maximum(np.abs(unit - 0.5).max(axis=1) - 0.5, 0.0)
+        return beyond(X, self.low, self.width)
 
 
 def _evaluate(axis: Axis, unit: Array) -> tuple[Array, Array]:
@@ -145,6 +144,12 @@ def ranges(X: Array) -> tuple[Array, Array]:
     """Lowest values and widths (d,) of the columns; 1 for the width of a constant one."""
     low, high = X.min(axis=0), X.max(axis=0)
     return low, np.where(high > low, high - low, 1.0)
+
+
+def beyond(X: Array, low: Array, width: Array) -> Array:
+    """How many ranges a row lies outside of the ranges from `low` on: (N,)."""
+    unit = (X - low) / width
+    return np.maximum(np.abs(unit - 0.5).max(axis=1) - 0.5, 0.0)
 
 
 def line_terms(X: Array) -> tuple[Term, ...]:
