@@ -223,14 +223,30 @@ class FittedModel:
         Without `most` all rows; else a random sample of at most that number. Several targets
         stand one after the other.
         """
+        _, Y, mean, std = self.left_out_answers(most)
+        return np.ravel(Y), np.ravel(mean), np.ravel(std)
+
+    def left_out_answers(self, most: int | None = None) -> tuple[IndexArray, Array, Array, Array]:
+        """Places (N,), targets (N, t), means and std of training rows, each left out.
+
+        Without `most` all rows; else a random sample of at most that number.
+        """
+        return self._left_out_sample if most == LEFT_OUT_ROWS else self._answers_without(most)
+
+    @cached_property
+    def _left_out_sample(self) -> tuple[IndexArray, Array, Array, Array]:
+        """What scores, relevance and reports of one model have in common."""
+        return self._answers_without(LEFT_OUT_ROWS)
+
+    def _answers_without(self, most: int | None) -> tuple[IndexArray, Array, Array, Array]:
         Y = self.committee.training_data().targets
-        rows = _sample(len(Y), len(Y) if most is None else most)
+        rows = sample_rows(len(Y), len(Y) if most is None else most)
         if self.honest is not None and self.rules == self.chosen:
             mean = self._in_units(self.honest[:-1, rows])
             std = self._std_in_units(self.honest[-1, rows])
         else:
             mean, std = self.leave_one_out(rows)
-        return np.ravel(self.y_scaling.undo(Y[rows])), np.ravel(mean), np.ravel(std)
+        return rows, self.y_scaling.undo(Y[rows]), mean, std
 
     def left_out_scores(self) -> dict[str, float]:
         """RMSE, NLL and ENCE of all training rows, each left out."""
@@ -351,7 +367,7 @@ class FittedModel:
         if self.conformity is not None and self.rules == self.chosen:
             return self.conformity
         Y = self.committee.training_data().targets
-        rows = _sample(len(Y), CONFORMITY_ROWS)
+        rows = sample_rows(len(Y), CONFORMITY_ROWS)
         query = self._left_out(rows)
         mean, variance, noise = self._distribution(query)
         std = np.sqrt(variance + noise + self._known_noise(query))
@@ -416,7 +432,7 @@ def _experts_alone(records: list[ExpertPredictions]) -> tuple[Array, Array, Arra
     return *first[:3], np.broadcast_to(first.prior_mean, first.mean.shape)
 
 
-def _sample(n: int, most: int) -> IndexArray:
+def sample_rows(n: int, most: int) -> IndexArray:
     """At most this many of n rows, drawn at random, the same each time, in their order."""
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
 

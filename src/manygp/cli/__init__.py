@@ -20,6 +20,7 @@ from manygp.cli.bench import bench
 from manygp.cli.inspect import info, plot, verify
 from manygp.cli.models import check, evaluate, fit, predict
 from manygp.cli.options import require_matplotlib, say
+from manygp.cli.report import report
 from manygp.runtime.parallel import WorkerKilledError
 from manygp.runtime.signals import leave
 from manygp.runtime.words import safe
@@ -100,7 +101,8 @@ def main() -> None:
     manygp check train.csv --target price
     manygp fit train.csv --target price -o price.manygp
     manygp predict price.manygp new.csv -o answers.csv
-    manygp evaluate price.manygp test.csv --target price --report page.html
+    manygp evaluate price.manygp test.csv --target price
+    manygp report price.manygp test.csv -o page.html
     """  # fmt: skip
 
 
@@ -125,5 +127,5 @@ def demo(folder: str) -> None:
     study.main(Path(folder))
 
 
-for command in (check, fit, predict, evaluate, plot, info, verify, bench, demo):
+for command in (check, fit, predict, evaluate, report, plot, info, verify, bench, demo):
     main.add_command(command)

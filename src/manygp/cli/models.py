@@ -30,12 +30,12 @@ from manygp.cli.options import (
     read_names,
     report_option,
     require_place,
-    require_report,
     say,
     scores_of,
     target_option,
     unknown_option,
 )
+from manygp.cli.report import write_page
 from manygp.rules.labels import LABELS
 from manygp.runtime.words import counted, safe
 from manygp.trend.names import TRENDS
@@ -158,7 +158,8 @@ def fit(
     from manygp.tables.training_rows import Chosen, read_training
 
     require_place(output, data)
-    require_report(report, data, output)
+    if report is not None:
+        require_place(report, data, output)
     given: dict[str, Any] = {
         "points_per_expert": points_per_expert,
         "kernel": kernel,
@@ -450,23 +451,21 @@ def evaluate(
     from manygp import metrics
     from manygp.cli.table_model import TableModel
 
-    require_report(report, model, data)
+    if report is not None:
+        require_place(report, model, data)
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
     reach = fitted.reach(coverage)
     with data_file(data) as path:
-        y, answers, n_without = fitted.tested(path, target, reach, decimal=decimal)
-    mean, std, lower, upper = answers
-    if n_without:
-        say(f"manygp: {_left_out_rows(n_without, fitted.named_target(target))}", err=True)
+        found = fitted.tested(path, target, reach, decimal=decimal, with_rows=report is not None)
+    y, (mean, std, lower, upper) = found.y, found.answers
+    if found.n_without:
+        told = _left_out_rows(found.n_without, fitted.named_target(target))
+        say(f"manygp: {told}", err=True)
     scores = scores_of(y, mean, std)
     scores["within_90"] = metrics.coverage(y, mean, std)
     scores["coverage"] = float(((lower <= y) & (y <= upper)).mean())
     if report is not None:
-        from manygp.display.report import Tested, write_report
-
-        tested = Tested(y, mean, std, lower, upper, coverage, data.name)
-        with naming(report):
-            write_report(fitted.model, report, name=model.name, tested=tested)
+        write_page(fitted, report, found.for_report(coverage, data.name))
     if as_json:
         facts = {"model": str(model), "data": str(data), "rows": len(y), "level": coverage}
         click.echo(json.dumps({**facts, **scores}))

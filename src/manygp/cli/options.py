@@ -137,13 +137,6 @@ def require_matplotlib(what: str) -> None:
         raise ImportError(f'{what} needs matplotlib: pip install "manygp[plot]"') from error
 
 
-def require_report(report: Path | None, *others: Path) -> None:
-    """Make sure that a page can be written, if there is to be one."""
-    if report is not None:
-        require_matplotlib("a report")
-        require_place(report, *others)
-
-
 def require_place(output: Path, *others: Path) -> None:
     """Make sure that a file can be written, and is none of the others, before the work."""
     if output.exists() and not output.is_file():  # a pipe, or /dev/null

@@ -11,18 +11,36 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from manygp.arrays import Array
+from manygp.display.report import Tested
 from manygp.model import FittedModel
 from manygp.storage import read_model
 from manygp.tables.encoder import Encoded, TableEncoder
 from manygp.tables.training_rows import naming, read_rows, targets_of
 
 
-class Tested(NamedTuple):
-    """Targets (N,) of rows, the answers (4, N), and how many rows have no target."""
+class Answered(NamedTuple):
+    """Rows whose targets are known.
+
+    Attributes
+    ----------
+    y : ndarray of shape (N,)
+    answers : ndarray of shape (4, N)
+        Mean, std, lower and upper.
+    n_without : int
+        Rows that have no target, and are not here.
+    X : ndarray of shape (N, d) or None
+        Encoded rows, if they were asked for.
+    """
 
     y: Array
     answers: Array
     n_without: int
+    X: Array | None
+
+    def for_report(self, coverage: float, name: str) -> Tested:
+        """The same for a report, by the share that intervals should hold and the data's name."""
+        mean, std, lower, upper = self.answers
+        return Tested(self.y, mean, std, lower, upper, coverage, name, self.X)
 
 
 class TableModel(NamedTuple):
@@ -76,13 +94,19 @@ class TableModel(NamedTuple):
         return target
 
     def tested(
-        self, data: Path, target: str | None, reach: float, *, decimal: str = "."
-    ) -> Tested:
+        self,
+        data: Path,
+        target: str | None,
+        reach: float,
+        *,
+        decimal: str = ".",
+        with_rows: bool = False,
+    ) -> Answered:
         """Targets and answers of the rows of a table that have a target."""
         target = self.named_target(target)
         columns = dict.fromkeys([*self.encoder.column_names, target])
         table, batches = read_rows(data, list(columns), decimal=decimal)
-        targets, answers, n_without = [], [], 0
+        targets, answers, kept, n_without = [], [], [], 0
         with counting() as count, naming(table):
             for batch in batches:
                 y, rows = targets_of(batch, target), self.encoder.encode(batch)
@@ -91,10 +115,16 @@ class TableModel(NamedTuple):
                 targets.append(y[known])
                 if known.any():
                     answers.append(self.answers(rows.some(known), reach))
+                    kept += [rows.X[known]] if with_rows else []
                 count(len(y))
         if not answers:
             raise ValueError(f"{table.path}: no row has a value of {target!r}")
-        return Tested(np.concatenate(targets), np.concatenate(answers, axis=1), n_without)
+        return Answered(
+            np.concatenate(targets),
+            np.concatenate(answers, axis=1),
+            n_without,
+            np.concatenate(kept) if with_rows else None,
+        )
 
 
 def encoder_of(model: FittedModel, path: Path) -> TableEncoder:

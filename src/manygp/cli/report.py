@@ -1,0 +1,101 @@
+"""`manygp report`: the page about a model, made again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from manygp.cli.options import (
+    DATA,
+    FILE,
+    NEW_FILE,
+    coverage_option,
+    data_file,
+    decimal_option,
+    missing_option,
+    naming,
+    require_place,
+    say,
+    target_option,
+    unknown_option,
+)
+from manygp.runtime.words import counted
+
+if TYPE_CHECKING:  # else imported by the command: help should be quick
+    from manygp.cli.table_model import TableModel
+    from manygp.display.report import Tested
+
+
+@click.command()
+@click.argument("model", type=FILE)
+@click.argument("data", type=DATA)
+@click.option("-o", "--output", type=NEW_FILE, default=None,
+    help="HTML page to write [default: MODEL with .html at its end].")  # fmt: skip
+@target_option
+@coverage_option
+@decimal_option
+@missing_option
+@unknown_option
+def report(
+    model: Path,
+    data: Path,
+    output: Path | None,
+    target: str | None,
+    coverage: float,
+    decimal: str,
+    missing: str,
+    unknown: str,
+) -> None:
+    """Write an HTML page about a model and rows whose targets are known.
+
+    \b
+    manygp report price.manygp test.csv
+    manygp report price.manygp test.csv -o page.html --coverage 0.95
+
+    Scores beside those of simpler models, whether the std can be trusted, which columns matter
+    and how, the worst rows, and more. Rows of DATA that the model has learned from are scored
+    as if they had been left out; of the training table it is the page that fit writes.
+    """  # fmt: skip
+    from manygp.cli.table_model import TableModel
+    from manygp.tables.reading import open_table
+
+    page = model.with_suffix(".html") if output is None else output
+    require_place(page, model, data)
+    fitted = TableModel.load(model, missing=missing, unknown=unknown)
+    with data_file(data) as path:
+        name = fitted.named_target(target)
+        if name not in open_table(path, decimal).names:
+            raise ValueError(
+                f"{data} has no column {name!r}, the target of {model}: a report needs the true "
+                "values; give a table that has them, or name their column by --target"
+            )
+        reach = fitted.reach(coverage)
+        found = fitted.tested(path, target, reach, decimal=decimal, with_rows=True)
+    tested = found.for_report(coverage, data.name)
+    shown = write_page(fitted, page, tested)
+    say(f"{page}: {shown}")
+
+
+def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
+    """Write the page about a model and tested rows, and tell which rows it scores.
+
+    Those that the model has learned from are not tested ones.
+    """
+    from manygp.display.report import are_training_rows, write_report
+
+    assert tested.X is not None
+    known = are_training_rows(fitted.model, tested.X, tested.y)
+    n_known, n = int(known.sum()), len(known)
+    new: Tested | None = tested
+    shown = counted(n, "row")
+    if n_known == n:
+        new, shown = None, f"{shown}, all of them training rows, each left out"
+    elif n_known:
+        without = f"without {counted(n_known, 'training row')}"
+        new = tested.some(~known)._replace(name=f"{tested.name} ({without})")
+        shown = f"{counted(n - n_known, 'row')}, {without}"
+    with naming(page):
+        write_report(fitted.model, page, name=fitted.path.name, tested=new)
+    return shown

@@ -1,0 +1,185 @@
+"""Technical details: parameters, what was compared, experts and hyperparameters."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from manygp.display import page
+from manygp.display.charts import minus, number
+from manygp.display.page import TextTable
+from manygp.display.plots import short
+from manygp.findings import CalibrationReport
+from manygp.gp.expert import Expert
+from manygp.kernels.base import Kernel
+from manygp.kernels.text import formula
+from manygp.model import FittedModel
+from manygp.runtime.words import counted
+from manygp.settings import Settings
+
+# The table of hyperparameters has at most this number of rows.
+MOST_HYPERPARAMETERS = 60
+MEANINGS = {
+    "trend": "What holds everywhere, under the experts.",
+    "structure": "Whether local experts, or one on all rows with a structured kernel.",
+    "kernel": "Whether the shared kernel was fitted to rows far from each other, or near.",
+    "shrinkage": "How firmly the experts' hyperparameters are held at the shared ones; ∞: they "
+    "are the shared ones.",
+    "overlap": "Rows of others that an expert knows as well, as a multiple of its own.",
+    "temperature": "The higher, the more say the surest expert has.",
+    "strength": "Strength of the calibration by information gain: 0 is none, 1 is the paper's.",
+    "nearest": "Experts that are queried about a row.",
+    "correction": "How the predicted variance is corrected: not at all, by one factor, or by a "
+    "curve.",
+    "scale": "Factor of the predicted variance: above 1 where it was too small.",
+    "power": "Above 1 where the predicted variances differed too little between rows, below 1 "
+    "where too much.",
+}
+
+
+def appendix_section(model: FittedModel) -> str:
+    """All tables."""
+    names = model.names or tuple(f"x{i}" for i in range(model.n_columns))
+    experts = list(model.committee.experts)
+    html = _facts(model, experts) + _chosen(model.report) + _compared(model.report)
+    return html + _hyperparameters(experts, [str(name) for name in names])
+
+
+def _facts(model: FittedModel, experts: list[Expert]) -> str:
+    X, Y = model.training_rows()
+    rows = [
+        ["rows", f"{len(X):,}"],
+        ["features", f"{X.shape[1]:,}"],
+        *([["targets", f"{Y.shape[1]:,}"]] if Y.shape[1] > 1 else []),
+        ["experts", _sizes(experts)],
+        ["kernel", formula(model.kernel)],
+        ["changed parameters", ", ".join(_changed(model.settings)) or "none"],
+        ["plan", str(model.plan)],
+    ]
+    return page.as_html(TextTable("What was fitted", [], rows), kind="facts")
+
+
+def _sizes(experts: list[Expert]) -> str:
+    """How many rows experts have, and know."""
+    if len(experts) == 1:
+        return "1, which knows all rows"
+    own = _range([len(expert.indices) for expert in experts])
+    others = _range([len(expert.neighbours) for expert in experts])
+    return f"{len(experts):,}, each with {own} rows of its own and {others} rows of neighbours"
+
+
+def _range(numbers: list[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _changed(settings: Settings) -> Iterable[str]:
+    """Parameters that differ from their default, as they would be written."""
+    defaults = Settings().parameters
+    for name, value in sorted(settings.parameters.items()):
+        if np.ndim(value) > 0:
+            yield f"{name}: one per row"
+        elif value is not defaults[name] and value != defaults[name]:
+            yield f"{name}={value!r}" if isinstance(value, str) else f"{name}={_in_words(value)}"
+
+
+def _in_words(value: Any) -> str:
+    """A parameter in a few words."""
+    if isinstance(value, Kernel):
+        return formula(value)
+    if callable(value) and hasattr(value, "__name__"):
+        return str(value.__name__)
+    return short(value)
+
+
+def _chosen(report: CalibrationReport | None) -> str:
+    """What leave-one-out chose, and what that means."""
+    if report is None:
+        return ""
+    before = ("trend", "structure", "kernel")  # what was chosen before the rules
+    first = [one for one in report.alternatives if one.parameter in before and one.chosen]
+    chosen = {**{one.parameter: one.value for one in first}, **report.chosen}
+    rows = [
+        [parameter, _in_words(value), MEANINGS.get(parameter, "")]
+        for parameter, value in chosen.items()
+        if value is not None
+    ]
+    title = f"Chosen by leaving out {counted(report.n_rows, 'row')} in turn"
+    return page.as_html(TextTable(title, ["", "value", "what it means"], rows), kind="words")
+
+
+def _compared(report: CalibrationReport | None) -> str:
+    """The leave-one-out NLL of every alternative, a bar from the best to the worst."""
+    if report is None or not report.alternatives:
+        return ""
+    rows = []
+    for parameter in dict.fromkeys(one.parameter for one in report.alternatives):
+        several = [one for one in report.alternatives if one.parameter == parameter]
+        scores = [one.nll for one in several]
+        least, width = min(scores), (max(scores) - min(scores)) or 1.0
+        for one in several:
+            place = (one.nll - least) / width
+            bar = page.track((0.0, 1.0, "thin pale"), (place, place, "dot"))
+            name = page.label(f"{parameter}: {_in_words(one.value)}")
+            nll = minus(f"{one.nll:.4f}")
+            rows.append([name, bar, nll, "<b>chosen</b>" if one.chosen else ""])
+    header = ["parameter", "best to worst", "NLL", ""]
+    text = (
+        "Leave-one-out NLL in normalised units, smaller is better. What is more flexible has to "
+        "gain more than chance would."
+    )
+    html = page.heading("What was compared") + page.paragraph(text)
+    return html + page.as_html(TextTable("", header, rows), markup=str, kind="bars")
+
+
+def _hyperparameters(experts: list[Expert], columns: list[str]) -> str:
+    """The shared values, or how those of the experts are spread."""
+    html, names = page.heading("Hyperparameters"), experts[0].kernel.theta_names
+    if not names:
+        return html + page.paragraph("The kernel has no hyperparameters that could be fitted.")
+    values = np.array([expert.kernel.values for expert in experts])
+    kinds = [re.sub(r"\[\d+\]", "", name) for name in names]
+    several = Counter(kinds)
+    median = np.median(values, axis=0)
+    order = sorted(range(len(names)), key=lambda i: (several[kinds[i]] > 1, kinds[i], median[i]))
+    kept = order[:MOST_HYPERPARAMETERS]
+    text = "They are in the units of the data as the kernel sees them."
+    if len(kept) < len(order):
+        text += f" {len(order) - len(kept):,} more, of larger values, are not shown."
+    if np.all(values == values[0]):
+        who = "All experts share them. " if len(experts) > 1 else ""
+        rows = [[_of_column(names[i], columns), number(values[0, i])] for i in kept]
+        return (
+            html + page.paragraph(who + text) + page.as_html(TextTable("", [], rows), kind="many")
+        )
+    text += (
+        f" Each of {len(experts):,} experts has its own: line from the smallest to the largest, "
+        "bar over the middle half, mark at the median. The axes are logarithmic; values of the "
+        "same kind share one."
+    )
+    logs = np.log(values)
+    rows = []
+    for i in kept:
+        alike = logs[:, [kind == kinds[i] for kind in kinds]]
+        low, width = alike.min(), np.ptp(alike) or 1.0
+        spread = (np.quantile(logs[:, i], (0, 0.25, 0.5, 0.75, 1)) - low) / width
+        least, first, middle, third, most = spread.tolist()
+        bars = ((least, most, "thin"), (first, third, ""), (middle, middle, "mark"))
+        ends = (values[:, i].min(), median[i], values[:, i].max())
+        name = page.label(_of_column(names[i], columns))
+        rows.append([name, page.track(*bars), *map(number, ends)])
+    header = ["hyperparameter", "across experts", "smallest", "median", "largest"]
+    table = page.as_html(TextTable("", header, rows), markup=str, kind="bars")
+    return html + page.paragraph(text) + table
+
+
+def _of_column(name: str, columns: list[str]) -> str:
+    """The name of a hyperparameter, with that of its column in place of the number."""
+    found = re.fullmatch(r"(.*length_scale)\[(\d+)\](.*)", name)
+    if found is None or int(found[2]) >= len(columns):
+        return name
+    return f"{found[1]}{found[3]}: {columns[int(found[2])]}"

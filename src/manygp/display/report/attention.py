@@ -1,0 +1,156 @@
+"""Rows to look at: the worst predictions, and where the model extrapolates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from manygp import metrics
+from manygp.arrays import Array, IndexArray
+from manygp.display import page
+from manygp.display.charts import minus, nominal, number, percent
+from manygp.display.page import TextTable
+from manygp.display.report.columns import Source
+from manygp.display.report.rows import RowSet, Scored
+from manygp.model import FittedModel
+from manygp.runtime.words import counted
+
+# Rows of a table of the worst ones.
+MOST_ROWS = 10
+# Columns whose values are shown beside them.
+SHOWN_COLUMNS = 3
+# A std of this share of the target's own says that the columns tell next to nothing.
+NEAR_PRIOR = 0.9
+# Columns of the table of ranges.
+MOST_COLUMNS = 20
+
+
+def worst_section(rows: RowSet, sources: list[Source]) -> str:
+    """The most surprising rows, and those of the largest errors."""
+    numbering = (
+        "Rows are numbered from 1, without the header and without rows that have no target. z is "
+        "the error in units of the std; beyond −3 and 3 a row is rare, or something is wrong "
+        "with it."
+    )
+    html = page.paragraph(numbering)
+    for scored in rows.scored:
+        name = f"{scored.target.name}: " if len(rows.scored) > 1 else ""
+        for title, size in (("Most surprising", scored.z), ("Largest errors", scored.error)):
+            order = np.argsort(-np.abs(size), kind="stable")[:MOST_ROWS]
+            html += _table(name + title, rows, scored, order, sources)
+    return html
+
+
+def _table(
+    title: str, rows: RowSet, scored: Scored, order: IndexArray, sources: list[Source]
+) -> str:
+    shown = sources[:SHOWN_COLUMNS] if rows.X is not None else []
+    values = [] if rows.X is None else [one.words(rows.X[order]) for one in shown]
+    write = writer(scored.std)
+    lines = [
+        [
+            f"{rows.numbers[i]:,}",
+            *(write(one[i]) for one in (scored.y, scored.mean, scored.std)),
+            minus(f"{scored.z[i]:+.1f}"),
+            *(column[place] for column in values),
+        ]
+        for place, i in enumerate(order.tolist())
+    ]
+    header = ["row", "actual", "predicted", "std", "z", *(one.name for one in shown)]
+    return page.as_html(TextTable(title, header, lines))
+
+
+def writer(std: Array) -> Callable[[float], str]:
+    """How to write values whose std is this: to two digits of it."""
+    size = float(np.median(std))
+    decimals = int(np.clip(1 - np.floor(np.log10(size)), 0, 12))
+    if not 1e-4 < size < 1e7:
+        return number
+    return lambda value: minus(f"{round(float(value), decimals) + 0.0:,.{decimals}f}")
+
+
+def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[Source]) -> str:
+    """Rows outside of the range of the training rows, and rows the columns tell nothing about."""
+    if rows.X is None:
+        return page.paragraph("Unknown: the page was made without the values of the rows.")
+    X, Y = model.training_rows()
+    outside = np.zeros(len(rows), dtype=bool)
+    lines = []
+    for source in sources:
+        if source.is_number:
+            line, out = _beyond(source, X, rows)
+            outside |= out
+            lines += [line] if out.any() else []
+    every = counted(len(rows), "row")
+    other = "of the other training rows" if rows.left_out else "of the training rows"
+    n = int(outside.sum())
+    text = f"No row of {every} has a number or date outside of the range {other}."
+    if n:
+        share = percent(n / len(rows))
+        text = f"{n:,} of {every} ({share}) have a value outside of the range {other}."
+    html = page.paragraph(text)
+    if n:
+        html += "".join(page.paragraph(_compared(one, outside)) for one in rows.scored)
+        header = ["column", "smallest", "largest", "rows below", "rows above", "furthest"]
+        html += page.as_html(TextTable("", header, lines[:MOST_COLUMNS]))
+    html += "".join(page.paragraph(text) for text in _unknown(rows.X, sources))
+    for j, scored in enumerate(rows.scored):
+        html += page.paragraph(_near_prior(scored, float(Y[:, j].std()), len(rows)))
+    return html
+
+
+def _beyond(source: Source, X: Array, rows: RowSet) -> tuple[list[str], npt.NDArray[np.bool_]]:
+    """A line of the table, and which rows are outside of the range of a column."""
+    known = np.sort(source.values(X))
+    known = known[~np.isnan(known)]
+    values = source.values(rows.X if rows.X is not None else X)
+    low, high = known[0], known[-1]
+    below, above = values < low, values > high
+    if rows.left_out and len(known) > 1:  # the range of the others
+        below, above = (values == low) & (known[1] > low), (values == high) & (known[-2] < high)
+    out = below | above
+    far = values[out]
+    furthest = (
+        source.word(float(far[np.argmax(np.abs(far - (low + high) / 2))])) if len(far) else ""
+    )
+    ends = (source.word(float(low)), source.word(float(high)))
+    return [source.name, *ends, f"{int(below.sum()):,}", f"{int(above.sum()):,}", furthest], out
+
+
+def _unknown(X: Array, sources: list[Source]) -> Iterator[str]:
+    """Sentences on categories that no training row has."""
+    for source in sources:
+        n = int((source.codes(X) < 0).sum()) if source.is_one_hot else 0
+        if n:
+            yield f"{counted(n, 'row')} of another {source.name} than any training row."
+
+
+def _compared(scored: Scored, outside: npt.NDArray[np.bool_]) -> str:
+    """A sentence on how good the model is outside and inside."""
+    if outside.all():
+        return ""
+    sizes, held = [], []
+    for rows in (outside, ~outside):
+        sizes.append(number(metrics.rmse(scored.y[rows], scored.mean[rows])))
+        held.append(percent(float(scored.held[rows].mean())))
+    return (
+        f"There the RMSE of {scored.target.name} is {sizes[0]}, elsewhere {sizes[1]}; intervals "
+        f"hold {held[0]} there and {held[1]} elsewhere."
+    )
+
+
+def _near_prior(scored: Scored, prior: float, n: int) -> str:
+    """A sentence on rows about which the columns tell nothing."""
+    near = scored.std >= NEAR_PRIOR * prior
+    name, k = scored.target.name, int(near.sum())
+    whole = f"the std of {name} itself ({number(prior)})"
+    if not k:
+        return f"The std of every row is well below {whole}: the columns tell something about it."
+    verb = "has" if k == 1 else "have"
+    return (
+        f"{k:,} of {counted(n, 'row')} ({percent(k / n)}) {verb} a std of at least "
+        f"{nominal(NEAR_PRIOR)} of {whole}: no training row is near, or the columns tell hardly "
+        "more than the mean does."
+    )

@@ -1,0 +1,77 @@
+"""What a constant and a linear fit say of the same rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from manygp.arrays import Array
+from manygp.display.report.rows import RowSet
+from manygp.model import LEFT_OUT_ROWS, FittedModel, sample_rows
+
+# Penalties of the linear fit, of columns with a standard deviation of 1.
+PENALTIES = tuple(10.0 ** np.arange(-6.0, 7.0))
+# Fewer rows say nothing about a straight line.
+FEWEST_ROWS = 4
+
+
+class Baseline(NamedTuple):
+    """What a simple model says of rows: their means (N,), and one std for all."""
+
+    mean: Array
+    std: float
+
+
+class Baselines(NamedTuple):
+    """A linear fit, unless there are too few rows for it or X is not known, and a constant."""
+
+    linear: Baseline | None
+    constant: Baseline
+
+
+def baselines_of(model: FittedModel, rows: RowSet) -> list[Baselines]:
+    """The baselines for each target; training rows are left out in turn here too.
+
+    They learn from the rows that are left out in turn, or from at most `LEFT_OUT_ROWS`.
+    """
+    X, Y = model.training_rows()
+    some = rows.numbers - 1 if rows.left_out else sample_rows(len(Y), LEFT_OUT_ROWS)
+    X, Y = X[some], Y[some]
+    center, width = X.mean(axis=0), np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
+    Z = (X - center) / width
+    new = Z if rows.left_out else None if rows.X is None else (rows.X - center) / width
+    found = []
+    for y in Y.T:
+        size = float(np.abs(y).max()) or 1.0  # squares may overflow
+        constant = _constant(y / size, None if rows.left_out else len(rows))
+        line = None
+        if new is not None and len(y) >= FEWEST_ROWS:
+            line = _line(Z, y / size, None if rows.left_out else new)
+        both = [one and Baseline(size * one.mean, size * one.std) for one in (line, constant)]
+        found.append(Baselines(both[0], both[1] or constant))
+    return found
+
+
+def _constant(y: Array, n_new: int | None) -> Baseline:
+    """The mean of the other rows, or of all for so many new ones."""
+    n = len(y)
+    others = (y.sum() - y) / max(n - 1, 1) if n > 1 else y
+    std = _size(y - others)
+    return Baseline(others, std) if n_new is None else Baseline(np.full(n_new, y.mean()), std)
+
+
+def _line(Z: Array, y: Array, new: Array | None) -> Baseline:
+    """Ridge regression, whose penalty leave-one-out chooses, of rows left out or of new ones."""
+    from sklearn.linear_model import RidgeCV
+
+    fit = RidgeCV(PENALTIES, store_cv_results=True).fit(Z, y)
+    squares = fit.cv_results_[:, PENALTIES.index(fit.alpha_)]
+    error = np.sign(y - fit.predict(Z)) * np.sqrt(squares)  # of each row, left out
+    std = _size(error)
+    return Baseline(y - error, std) if new is None else Baseline(fit.predict(new), std)
+
+
+def _size(error: Array) -> float:
+    """The root mean square of errors, which a std must not be 0 as."""
+    return float(np.sqrt(np.mean(error**2))) or 1e-12

@@ -1,0 +1,228 @@
+"""The rows that a report speaks of: training rows that were left out, and tested ones."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from manygp.arrays import Array, IndexArray
+from manygp.model import LEFT_OUT_ROWS, FittedModel
+from manygp.runtime.words import counted
+
+# The share of rows that intervals hold, unless tested rows have others.
+COVERAGE = 0.9
+# Training rows that are left out beside tested rows, at most.
+FEWER_ROWS = 5_000
+# How many std a normal interval of 90% extends to either side.
+NORMAL_REACH = 1.6449
+# Rows are the same if their values differ by less than this share of a column's range.
+RESOLUTION = 1e-6
+
+
+class Tested(NamedTuple):
+    """Predictions of rows whose targets are known.
+
+    Attributes
+    ----------
+    y, mean, std, lower, upper : ndarrays of shape (N,) or (N, t)
+        Targets, `predict` and `predict_interval`.
+    coverage : float
+        The share of rows that the intervals should hold.
+    name : str
+        Name of the data.
+    X : ndarray of shape (N, d), optional
+        The rows, as `fit` saw them; without them the page cannot tell where they lie.
+    numbers : ndarray of shape (N,), optional
+        What the page calls the rows; by default 1, 2, ...
+    """
+
+    y: Array
+    mean: Array
+    std: Array
+    lower: Array
+    upper: Array
+    coverage: float
+    name: str
+    X: Array | None = None
+    numbers: IndexArray | None = None
+
+    def some(self, rows: npt.NDArray[np.bool_]) -> Tested:
+        """Some of the rows."""
+        numbers = np.arange(len(self.y)) + 1 if self.numbers is None else self.numbers
+        return Tested(
+            self.y[rows],
+            self.mean[rows],
+            self.std[rows],
+            self.lower[rows],
+            self.upper[rows],
+            self.coverage,
+            self.name,
+            None if self.X is None else self.X[rows],
+            numbers[rows],
+        )
+
+
+class Target(NamedTuple):
+    """Name of a target, and the units that it names in brackets, if any: "speed [m/s]"."""
+
+    name: str
+    unit: str
+
+    @classmethod
+    def of(cls, name: str) -> Target:
+        """The target of this name."""
+        found = re.search(r"[(\[]([^()\[\]]{1,20})[)\]]\s*$", name)
+        return cls(name, found[1].strip() if found else "")
+
+    @property
+    def units(self) -> str:
+        """What errors are measured in."""
+        return self.unit or f"the units of {self.name}"
+
+    def with_unit(self, text: str) -> str:
+        """A number and its unit, if that is known."""
+        return f"{text} {self.unit}" if self.unit else text
+
+
+class Scored(NamedTuple):
+    """One target of a set of rows: true values and answers, of shape (N,) each.
+
+    `pit` is the predicted probability of at most y; `lower` and `upper` are the ends of the
+    interval.
+    """
+
+    target: Target
+    y: Array
+    mean: Array
+    std: Array
+    pit: Array
+    lower: Array
+    upper: Array
+
+    @property
+    def rows(self) -> tuple[Array, Array, Array]:
+        """What metrics are computed of."""
+        return self.y, self.mean, self.std
+
+    @property
+    def error(self) -> Array:
+        return self.y - self.mean
+
+    @property
+    def z(self) -> Array:
+        """Errors in units of the std."""
+        return self.error / self.std
+
+    @property
+    def held(self) -> npt.NDArray[np.bool_]:
+        """Whether the interval holds the target."""
+        return (self.lower <= self.y) & (self.y <= self.upper)
+
+
+@dataclass(frozen=True, eq=False)
+class RowSet:
+    """Rows whose targets are known, and what is said of them.
+
+    Attributes
+    ----------
+    name : str
+        What the page calls them.
+    left_out : bool
+        Whether they are training rows, each predicted without itself.
+    numbers : ndarray of shape (N,)
+        What each is called.
+    X : ndarray of shape (N, d) or None
+        In the units of the data.
+    coverage : float
+        The share that intervals should hold.
+    scored : tuple of Scored
+        One for each target.
+    """
+
+    name: str
+    left_out: bool
+    numbers: IndexArray
+    X: Array | None
+    coverage: float
+    scored: tuple[Scored, ...]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def target_names(model: FittedModel, given: tuple[str, ...]) -> list[Target]:
+    """Names of the targets: those given, that of the training table, or y."""
+    names = given or ((model.target,) if model.target else ())
+    if len(names) != model.n_targets:
+        n = model.n_targets
+        names = ("y",) if n == 1 else tuple(f"target {j + 1}" for j in range(n))
+    return [Target.of(name) for name in names]
+
+
+def left_out_set(model: FittedModel, targets: list[Target], tested: Tested | None) -> RowSet:
+    """Training rows, all or a random sample, each left out; fewer beside tested ones."""
+    most, coverage = LEFT_OUT_ROWS, COVERAGE
+    if tested is not None:
+        most, coverage = FEWER_ROWS, tested.coverage
+    rows, Y, mean, std = model.left_out_answers(most)
+    X, every = model.training_rows()
+    try:
+        reach = model.reach(coverage)
+    except ValueError:  # too few rows to promise it
+        coverage, reach = COVERAGE, np.full(len(targets), NORMAL_REACH)
+    n, t = len(every), len(targets)
+    some = f"{counted(n, 'training row')}, each left out"
+    if len(rows) < n:
+        some = f"{len(rows):,} random ones of {n:,} training rows, each left out"
+    answers = (Y, mean, std, mean - reach * std, mean + reach * std)
+    scored = _scored(model, targets, tuple(one.reshape(-1, t) for one in answers))
+    return RowSet(some, True, rows + 1, X[rows], coverage, scored)
+
+
+def tested_set(model: FittedModel, targets: list[Target], tested: Tested) -> RowSet:
+    """Rows that the model has not seen."""
+    n, t = len(tested.y), len(targets)
+    name = f"{counted(n, 'row')} of {tested.name or 'tested data'}"
+    scored = _scored(model, targets, tuple(one.reshape(-1, t) for one in tested[:5]))
+    numbers = np.arange(n) + 1 if tested.numbers is None else tested.numbers
+    return RowSet(name, False, numbers, tested.X, tested.coverage, scored)
+
+
+def _scored(
+    model: FittedModel, targets: list[Target], answers: tuple[Array, ...]
+) -> tuple[Scored, ...]:
+    """Each target with its answers; these are y, mean, std, lower and upper, (N, t) each."""
+    y, mean, std, lower, upper = answers
+    shape = (len(y),) if len(targets) == 1 else y.shape
+    dist = model.distribution_of(mean.reshape(shape), std.reshape(shape))
+    pit = np.asarray(dist.cdf(y.reshape(shape))).reshape(y.shape)
+    return tuple(
+        Scored(target, *(one[:, j] for one in (y, mean, std, pit, lower, upper)))
+        for j, target in enumerate(targets)
+    )
+
+
+def are_training_rows(model: FittedModel, X: Array, y: Array) -> npt.NDArray[np.bool_]:
+    """Which of some rows, X (N, d) and y (N,), the model has learned from: (N,).
+
+    Means of categories are not compared, since training rows have those of other folds.
+    """
+    own_X, own_y = model.training_rows()
+    columns = [] if model.encoder is None else model.encoder.columns_
+    means = [bool(column.means) for column in columns for _ in column.features]
+    kept = ~np.array(means, dtype=bool) if means else np.ones(X.shape[1], dtype=bool)
+    own = np.column_stack([own_X[:, kept], own_y])
+    other = np.column_stack([X[:, kept], y])
+    low = own.min(axis=0)
+    step = RESOLUTION * np.maximum(np.ptp(own, axis=0), 1e-300)
+    known = {row.tobytes() for row in _whole((own - low) / step)}
+    return np.array([row.tobytes() in known for row in _whole((other - low) / step)], dtype=bool)
+
+
+def _whole(values: Array) -> npt.NDArray[np.int64]:
+    """Nearest whole numbers; what is far outside of the range of the others is cut."""
+    return np.rint(np.clip(values, -1e9, 1e9)).astype(np.int64)

@@ -1,0 +1,138 @@
+"""How good the predictions are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manygp import metrics
+from manygp.arrays import Array
+from manygp.display import page
+from manygp.display.charts import Chart, linear, nominal, number, percent, score
+from manygp.display.page import TextTable
+from manygp.display.report.baselines import Baseline, Baselines
+from manygp.display.report.rows import RowSet, Scored, Target
+
+# A scatter plot has at most this number of dots.
+MOST_DOTS = 2_000
+# Fewer dots shine through less.
+FEW_DOTS = 200
+# ENCE of a perfect model, times the root of the number of rows: E|N(0, 1)| / sqrt(2 / 10 bins).
+CHANCE = 1.8
+COLUMNS = ("this model", "linear fit", "constant")
+
+
+def cards(rows: RowSet, scored: Scored, baselines: Baselines) -> str:
+    """The numbers that are read first."""
+    rmse = metrics.rmse(*scored.rows)
+    against = _against(rmse, scored.y, baselines.linear, "a linear fit")
+    constant = _against(rmse, scored.y, baselines.constant, "always the mean")
+    explained = 1 - (rmse / max(metrics.rmse(scored.y, baselines.constant.mean), 1e-300)) ** 2
+    within = float(np.median(np.abs(scored.error)))
+    found = [
+        ("Typical error (RMSE)", scored.target.with_unit(number(rmse)), against or constant),
+        (
+            "Half of the rows are within",
+            scored.target.with_unit(f"± {number(within)}"),
+            f"of the true {scored.target.name}",
+        ),
+        (
+            "Variance explained",
+            percent(max(explained, 0.0)),
+            "against always saying the mean",
+        ),
+        (
+            f"Intervals of {nominal(rows.coverage)}",
+            f"hold {percent(float(scored.held.mean()))}",
+            f"a typical one is ± {number(float(np.median(scored.upper - scored.lower)) / 2)}",
+        ),
+    ]
+    return page.cards(found)
+
+
+def _against(rmse: float, y: Array, baseline: Baseline | None, name: str) -> str:
+    """How much smaller the error is than that of a baseline."""
+    if baseline is None:
+        return ""
+    return f"{name} has {number(metrics.rmse(y, baseline.mean))}"
+
+
+def scores_section(sets: list[RowSet], baselines: list[list[Baselines]]) -> str:
+    """For each set of rows, the main one first, and each target a table; then a figure."""
+    html = ""
+    for rows, simple in zip(sets, baselines, strict=True):
+        for scored, both in zip(rows.scored, simple, strict=True):
+            title = f"{scored.target.name}: {rows.name}" if len(simple) > 1 else rows.name
+            html += _table(title, scored, both)
+    figures = [_predicted(one) for one in sets[0].scored]
+    return html + page.side_by_side([one for pair in figures for one in pair])
+
+
+def _table(title: str, scored: Scored, baselines: Baselines) -> str:
+    """Scores of the model and of the baselines, and a sentence on what is good."""
+    target, rows = scored.target, []
+    simple = [scored.rows]
+    for one in baselines:
+        if one is not None:
+            simple.append((scored.y, one.mean, np.full(len(one.mean), one.std)))
+    names = [COLUMNS[0], *(["linear fit"] if baselines.linear else []), "constant"]
+    for name, metric in (("RMSE", metrics.rmse), ("CRPS", metrics.crps), ("NLL", metrics.nll)):
+        rows.append([name, *(score(metric(*each)) for each in simple), _meaning(name, target)])
+    held = (percent(metrics.coverage(*each)) for each in simple)
+    rows.append(["90% by std", *held, _meaning("90% by std", target)])
+    ence, sentence = "-", f"It needs {metrics.N_BINS} rows, and there are {len(scored.y)}."
+    if len(scored.y) >= metrics.N_BINS:
+        ence = score(metrics.ence(*scored.rows))
+        chance = number(CHANCE / np.sqrt(len(scored.y)))
+        sentence = f"{_meaning('ENCE', target)} Chance alone gives about {chance}."
+    rows.append(["ENCE", ence, *("" for _ in names[1:]), sentence])
+    table = TextTable(title, ["", *names, "what it means"], rows)
+    return page.as_html(table, kind="words scores")
+
+
+def _meaning(name: str, target: Target) -> str:
+    """A sentence on a score."""
+    return {
+        "RMSE": f"Size of a typical error, in {target.units}. Smaller is better.",
+        "CRPS": f"Absolute error that counts the std too, in {target.units}. Smaller is better.",
+        "NLL": "How surprising a true value is, in nats. Smaller is better.",
+        "90% by std": "Rows within 1.64 std of the mean. It should be 90%: with more the std is "
+        "too large, with less too small.",
+        "ENCE": "How far std and errors are apart, relative to the std. 0 is ideal.",
+    }[name]
+
+
+def _predicted(scored: Scored) -> tuple[str, str]:
+    """Predicted against actual values, and errors against predicted values."""
+    target = scored.target
+    dots = np.random.default_rng(0).permutation(len(scored.y))[:MOST_DOTS]
+    y, mean, error = scored.y[dots], scored.mean[dots], scored.error[dots]
+    low, high = float(min(y.min(), mean.min())), float(max(y.max(), mean.max()))
+    axis = linear(low, high, pad=0.02)
+    chart = Chart(axis, axis, (f"predicted {target.name}", f"actual {target.name}"))
+    kind = "dots" if len(y) > FEW_DOTS else "dots few"
+    chart.dots(mean, y, kind)
+    chart.line([axis.low, axis.high], [axis.low, axis.high], "ideal")
+    some = ""
+    if len(scored.y) > MOST_DOTS:
+        some = f" {MOST_DOTS:,} random ones of {len(scored.y):,} rows are drawn."
+    share = 1 - float(np.mean(scored.error**2)) / max(float(scored.y.var()), 1e-300)
+    alt = f"Actual against predicted {target.name}; R squared {number(share)}."
+    first = page.drawing(
+        chart.svg(alt),
+        f"Predicted against actual {target.name}",
+        "On the dashed line the prediction is right." + some,
+    )
+    most = float(np.abs(error).max()) or 1.0
+    across = linear(float(mean.min()), float(mean.max()), pad=0.02)
+    chart = Chart(
+        across, linear(-most, most, pad=0.02), (f"predicted {target.name}", "actual − predicted")
+    )
+    chart.dots(mean, error, kind)
+    chart.line([across.low, across.high], [0, 0], "ideal")
+    alt = f"Errors against predicted {target.name}; the largest is {number(most)}."
+    second = page.drawing(
+        chart.svg(alt),
+        "Errors against predictions",
+        "Errors should scatter evenly around 0; a bend is something that the model has missed.",
+    )
+    return first, second

@@ -1,0 +1,148 @@
+"""What was found about the data, and what was chosen, in plain words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from manygp.display import page
+from manygp.display.charts import minus, number, percent
+from manygp.display.report.columns import Source
+from manygp.display.report.rows import Target
+from manygp.findings import Alternative
+from manygp.model import FittedModel
+from manygp.runtime.words import counted
+from manygp.training.repeats import find_repeats
+
+KINDS = {"number": "number", "category": "column of categories", "date": "date"}
+KINDS_MANY = {"number": "numbers", "category": "columns of categories", "date": "dates"}
+TRENDS = {
+    "constant": "a constant",
+    "linear": "a straight line in each column",
+    "additive": "a smooth curve in each column",
+    "pairs": "smooth curves in the columns and in pairs of them",
+    "boosted": "boosted trees",
+}
+# Noise that is this share of the std of the target, or more, is most of it.
+MOSTLY_NOISE = 0.7
+# Degrees of freedom from which a Student-t is called normal.
+NEARLY_NORMAL = 30.0
+
+
+def story_section(model: FittedModel, sources: list[Source], targets: list[Target]) -> str:
+    """Sentences on the data, on the model, and on what was compared."""
+    html = page.heading("The data") + page.bullets(_about_data(model, sources, targets))
+    return html + page.heading("The model") + page.bullets(_about_model(model))
+
+
+def _about_data(model: FittedModel, sources: list[Source], targets: list[Target]) -> Iterator[str]:
+    X, Y = model.training_rows()
+    kinds = Counter(one.column.kind for one in sources)
+    each = ", ".join(
+        f"{n:,} {(KINDS if n == 1 else KINDS_MANY)[kind]}" for kind, n in kinds.items()
+    )
+    text = f"{counted(len(X), 'row')} and {counted(len(sources), 'column')}: {each}."
+    if model.n_columns > len(sources):
+        text += f" The model sees them as {model.n_columns:,} numbers."
+    yield text
+    yield from _missing(sources, X)
+    repeats = find_repeats(model.committee.training_data())
+    if repeats.n_repeated:
+        share = percent(repeats.n_repeated / repeats.n_rows)
+        verb = "repeats" if repeats.n_repeated == 1 else "repeat"
+        text = f"{counted(repeats.n_repeated, 'row')} ({share}) {verb} the columns of another row."
+        if repeats.tell_noise:
+            text += " How their targets differ tells the least noise that there is."
+        yield text
+    else:
+        yield "No row repeats another."
+    noise = float(np.median([expert.noise_variance for expert in model.committee.experts]))
+    for target, scale, y in zip(targets, model.y_scaling.scale, Y.T, strict=True):
+        share = np.sqrt(noise) * scale / max(float(y.std()), 1e-300)
+        text = f"Noise that no column explains: about ± {number(np.sqrt(noise) * scale)} "
+        text += f"in {target.units}, {percent(share)} of the std of {target.name}."
+        if share > MOSTLY_NOISE:
+            text += " Most of the target is noise to these columns."
+        yield text
+
+
+def _missing(sources: list[Source], X: Any) -> Iterator[str]:
+    """Sentences on missing values."""
+    lacking = {}
+    for one in sources:
+        if one.column.has_missing:
+            lacking[one.name] = int(np.isnan(one.values(X)).sum())
+        elif one.is_one_hot and "" in one.column.categories:
+            lacking[one.name] = int((one.codes(X) == one.column.categories.index("")).sum())
+    if lacking:
+        each = ", ".join(f"{name} in {counted(n, 'row')}" for name, n in lacking.items())
+        yield f"Values are missing: {each}. The model knows where, and its std takes it in."
+
+
+def _about_model(model: FittedModel) -> Iterator[str]:
+    n, queried = len(model.committee), model.rules.nearest
+    if n == 1:
+        yield "One Gaussian process knows all rows."
+    else:
+        some = "all of them" if queried in (None, n) else f"the {queried:,} nearest ones"
+        sizes = [len(expert.indices) for expert in model.committee.experts]
+        rows = (
+            f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
+        )
+        yield (
+            f"A committee of {n:,} experts, Gaussian processes with {rows} rows each of one "
+            f"region of the data. About a row {some} {'is' if queried == 1 else 'are'} asked."
+        )
+    trend = model.committee.trend
+    if trend is not None:
+        name = trend.model.name
+        yield (
+            f"Under it lies a trend that holds everywhere: {TRENDS.get(name, name)} ({name}). It "
+            f"explains {percent(trend.model.explained)} of the variance by itself."
+        )
+    dof = np.ravel(model.distribution_of(np.zeros(1), np.ones(1)).dof)
+    if np.all(dof >= NEARLY_NORMAL):
+        yield "Errors are spread about as a normal distribution says."
+    else:
+        yield (
+            "Large errors are more frequent than a normal distribution says: intervals and "
+            f"quantiles follow a Student-t distribution of {number(float(dof.min()))} degrees of "
+            "freedom."
+        )
+    yield from _about_choice(model)
+
+
+def _about_choice(model: FittedModel) -> Iterator[str]:
+    report = model.report
+    if report is None or not report.alternatives:
+        why = (
+            "there is one expert"
+            if len(model.committee) == 1
+            else "the parameters left nothing to choose"
+        )
+        yield f"Nothing was chosen by leave-one-out: {why}."
+        return
+    by_parameter: dict[str, list[Alternative]] = {}
+    for one in report.alternatives:
+        by_parameter.setdefault(one.parameter, []).append(one)
+    compared = [name for name, several in by_parameter.items() if len(several) > 1]
+    yield (
+        f"{counted(len(report.alternatives), 'alternative')} were compared by leaving out "
+        f"{counted(report.n_rows, 'row')} in turn, a smaller NLL being better; all stand in the "
+        "appendix."
+    )
+    for name in ("trend", "structure"):
+        if name in compared:
+            several = sorted(by_parameter[name], key=lambda one: one.nll)
+            chosen = next((one for one in several if one.chosen), several[0])
+            others = ", ".join(_scored(one) for one in several if one is not chosen)
+            rest = "the other was" if len(several) == 2 else "the others were"
+            yield f"The {name} is {_scored(chosen)}; {rest} {others}."
+
+
+def _scored(one: Alternative) -> str:
+    """A value and its score."""
+    return f"{one.value} (NLL {minus(f'{one.nll:.3f}')})"

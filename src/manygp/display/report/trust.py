@@ -1,0 +1,224 @@
+"""Whether the uncertainty can be trusted: reliability, PIT, and coverage by slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from manygp import metrics
+from manygp.arrays import Array
+from manygp.display import page
+from manygp.display.charts import Chart, linear, logarithmic, nominal, number, percent, score
+from manygp.display.page import TextTable
+from manygp.display.report.columns import Source, category_word
+from manygp.display.report.rows import RowSet, Scored
+
+# Bars of the histogram of PIT values.
+PIT_BARS = 10
+# A share differs from what it should be if it is further away than chance would take it 99 times
+# of 100, and from the bars 95 times.
+SURE, LIKELY = 2.58, 1.96
+# Slices by std: so many if there are rows for them, else fewer.
+SLICES = ((10, 200), (4, 40))
+# Columns of categories whose slices are shown, and fewest rows of a slice.
+MOST_COLUMNS = 2
+FEWEST_ROWS = 10
+# Axes that span more than this factor are logarithmic.
+WIDE = 10.0
+
+
+class Slice(NamedTuple):
+    """Some rows, by a name."""
+
+    name: str
+    rows: npt.NDArray[np.bool_]
+
+
+def trust_section(sets: list[RowSet], sources: list[Source]) -> str:
+    """Figures of both sets of rows, and slices of the main one.
+
+    Parameters
+    ----------
+    sets : list of RowSet
+        The main one first.
+    sources : list of Source
+        The most relevant first.
+    """
+    html = page.paragraph(
+        "The model says how sure it is of each prediction: a std, and an interval. These should "
+        "be as wide as the errors are large, not only on average but for every kind of row."
+    )
+    main = sets[0]
+    for j, scored in enumerate(main.scored):
+        if len(main.scored) > 1:
+            html += page.heading(scored.target.name)
+        if len(main) < metrics.N_BINS:
+            html += page.paragraph(
+                f"There are no figures: these need {metrics.N_BINS} rows, and there are "
+                f"{len(main)}."
+            )
+            continue
+        html += page.side_by_side([_reliability(sets, j), _pit(scored), _spread(main, j)])
+        html += _slices_table(main, scored, slices_of(main, scored, sources))
+    return html
+
+
+def _reliability(sets: list[RowSet], j: int) -> str:
+    """Observed against predicted error, bin by bin."""
+    enough = [one for one in sets if len(one) >= metrics.N_BINS]
+    curves = [metrics.reliability_curve(*one.scored[j].rows) for one in enough]
+    every = np.concatenate([np.concatenate(curve) for curve in curves])
+    low, high = float(every.min()), float(every.max())
+    wide = low > 0 and high > WIDE * low
+    axis = logarithmic(low / 1.2, high * 1.2) if wide else linear(0.0, high, pad=0.03)
+    target = sets[0].scored[j].target
+    chart = Chart(axis, axis, ("predicted error (std)", f"observed error, in {target.units}"))
+    chart.line([axis.low, axis.high], [axis.low, axis.high], "ideal")
+    for kind, curve in list(zip(("", " other"), curves, strict=False))[::-1]:
+        chart.line(curve.rmv, curve.rmse, "line" + kind)
+        chart.dots(curve.rmv, curve.rmse, "points" + kind)
+    found = "; ".join(
+        f"{one.name}: ENCE {number(metrics.ence(*one.scored[j].rows))}" for one in enough
+    )
+    caption = (
+        "Rows in ten groups, from the smallest std to the largest. On the dashed line the std is "
+        "right; above it errors are larger than predicted."
+    )
+    if len(enough) > 1:
+        caption += f" Blue: {enough[0].name}. Orange: {enough[1].name}."
+    alt = f"Observed against predicted error. {found}."
+    return page.drawing(chart.svg(alt), "Is the std as large as the errors?", caption)
+
+
+def _pit(scored: Scored) -> str:
+    """How often a true value falls into each tenth of its predicted distribution."""
+    n = len(scored.pit)
+    edges = np.linspace(0, 1, PIT_BARS + 1)
+    shares = np.histogram(scored.pit, edges)[0] / n
+    ideal = 1 / PIT_BARS
+    chance = LIKELY * np.sqrt(ideal * (1 - ideal) / n)
+    top = max(float(shares.max()), ideal + chance)
+    percents = linear(0, 100 * top, pad=0.05)._replace(low=0.0)
+    chart = Chart(
+        linear(0, 1), percents, ("predicted probability of a smaller value", "rows, in %")
+    )
+    chart.bars(edges, 100 * shares)
+    ends = np.array([0.0, 1.0])
+    chart.band(ends, np.full(2, 100 * (ideal - chance)), np.full(2, 100 * (ideal + chance)))
+    chart.line(ends, [100 * ideal] * 2, "ideal")
+    outside = int((np.abs(shares - ideal) > chance).sum())
+    caption = (
+        "PIT: bars of one height say that the distributions are right. High ends: too narrow; a "
+        "high middle: too wide; a slope: too low or too high. Chance keeps bars within the band."
+    )
+    words = ", ".join(percent(share) for share in shares)
+    alt = f"Histogram of PIT values: {words}. {outside} of {PIT_BARS} bars beyond chance."
+    return page.drawing(chart.svg(alt), "Where do true values fall?", caption)
+
+
+def _spread(rows: RowSet, j: int) -> str:
+    """Share of rows held by intervals of every level."""
+    scored = rows.scored[j]
+    levels = np.linspace(0.02, 0.98, 25)
+    held = np.array([np.mean(np.abs(scored.pit - 0.5) <= level / 2) for level in levels])
+    axis = linear(0, 100)
+    chart = Chart(axis, axis, ("intended share of rows, in %", "rows held, in %"))
+    chart.line([0, 100], [0, 100], "ideal")
+    chart.line(100 * levels, 100 * held, "line")
+    found = [float(np.mean(np.abs(scored.pit - 0.5) <= level / 2)) for level in (0.5, 0.9, 0.99)]
+    words = ", ".join(map(percent, found))
+    alt = f"Share of rows held by intervals. Those of 50%, 90% and 99% hold {words}."
+    caption = (
+        "Central intervals of every level. Below the dashed line they are too narrow, above it "
+        "too wide."
+    )
+    return page.drawing(chart.svg(alt), "Do intervals hold what they promise?", caption)
+
+
+def slices_of(rows: RowSet, scored: Scored, sources: list[Source]) -> dict[str, list[Slice]]:
+    """Rows by their std, by the most relevant number, and by the most relevant categories."""
+    found = {}
+    n = next((n for n, least in SLICES if len(rows) >= least), 0)
+    if n:
+        found["By std"] = _by_quantiles(scored.std, n, number)
+    if rows.X is None:
+        return found
+    numbers = [one for one in sources if one.is_number]
+    for source in numbers[:1] if len(rows) >= SLICES[-1][1] else []:
+        values = source.values(rows.X)
+        found[f"By {source.name}"] = _by_quantiles(values, 4, source.word)
+    categories = [one for one in sources if one.is_one_hot]
+    for source in categories[:MOST_COLUMNS]:
+        codes = source.codes(rows.X)
+        found[f"By {source.name}"] = [
+            Slice(category_word(name), codes == k)
+            for k, name in enumerate(source.column.categories)
+        ]
+    return found
+
+
+def _by_quantiles(values: Array, n: int, word: Callable[[float], str]) -> list[Slice]:
+    """Rows between quantiles of a column; those without a value come last."""
+    known = values[~np.isnan(values)]
+    edges = np.unique(np.quantile(known, np.linspace(0, 1, n + 1))) if len(known) else known
+    found = []
+    for low, high in pairwise(edges.tolist()):
+        above = values >= low if low == edges[0] else values > low
+        name = word(low) if word(low) == word(high) else f"{word(low)} to {word(high)}"
+        found.append(Slice(name, above & (values <= high)))
+    missing = np.isnan(values)
+    return [*found, Slice("missing", missing)] if missing.any() else found
+
+
+def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) -> str:
+    """Coverage of each slice, beside what chance allows."""
+    kept = {
+        name: [one for one in slices if one.rows.sum() >= FEWEST_ROWS]
+        for name, slices in groups.items()
+    }
+    shares = [scored.held[one.rows].mean() for slices in kept.values() for one in slices]
+    if not shares:
+        return ""
+    floor = np.floor(10 * min(*shares, rows.coverage - 0.1)) / 10
+    floor = max(0.0, float(floor))
+    lines = []
+    for name, slices in kept.items():
+        if slices:
+            lines.append([f"<b>{page.escape(name)}</b>", "", "", "", "", ""])
+        lines += [_slice_row(scored, one, rows.coverage, floor) for one in slices]
+    header = ["slice", f"held, {nominal(floor)} to 100%", "", "rows", "RMSE", "mean std"]
+    text = (
+        f"The share of rows whose {nominal(rows.coverage)} interval holds the true value, for "
+        f"several kinds of {'training rows, each left out' if rows.left_out else 'rows'}. The "
+        "pale band is what chance allows around the line; outside of it a share is called low or "
+        "high."
+    )
+    html = page.heading("Coverage, slice by slice") + page.paragraph(text)
+    return html + page.as_html(TextTable("", header, lines), markup=str, kind="bars")
+
+
+def _slice_row(scored: Scored, one: Slice, level: float, floor: float) -> list[str]:
+    n = int(one.rows.sum())
+    share = float(scored.held[one.rows].mean())
+    chance = SURE * np.sqrt(level * (1 - level) / n)
+
+    def place(value: float) -> float:
+        return float(np.clip((value - floor) / (1 - floor), 0, 1))
+
+    band = place(level - chance), place(level + chance), "pale"
+    bar = page.track(
+        band, (place(level), place(level), "mark"), (place(share), place(share), "dot")
+    )
+    far = "" if abs(share - level) <= chance else " low" if share < level else " high"
+    numbers = (
+        metrics.rmse(scored.y[one.rows], scored.mean[one.rows]),
+        scored.std[one.rows].mean(),
+    )
+    return [
+        page.label(one.name), bar, f"{percent(share)}{far}", f"{n:,}",
+        *map(score, numbers),
+    ]  # fmt: skip

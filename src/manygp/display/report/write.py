@@ -1,0 +1,116 @@
+"""One HTML page about a fitted model, for whoever is to rely on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manygp import metrics
+from manygp.display import page
+from manygp.display.report.appendix import appendix_section
+from manygp.display.report.attention import extrapolation_section, worst_section
+from manygp.display.report.baselines import Baselines, baselines_of
+from manygp.display.report.columns import column_relevance, sources_of
+from manygp.display.report.effects import effects_of, effects_section
+from manygp.display.report.rows import (
+    RowSet,
+    Tested,
+    left_out_set,
+    target_names,
+    tested_set,
+)
+from manygp.display.report.scores import cards, scores_section
+from manygp.display.report.story import story_section
+from manygp.display.report.trust import trust_section
+from manygp.model import FittedModel
+from manygp.runtime.files import write_atomically
+
+if TYPE_CHECKING:
+    from manygp.regressor import ManyGPRegressor
+
+
+def write_report(
+    model: FittedModel | ManyGPRegressor,
+    path: str | PathLike[str],
+    *,
+    name: str = "",
+    target: str | Sequence[str] = (),
+    tested: Tested | None = None,
+) -> None:
+    """Write one self-contained HTML page about a fitted model.
+
+    Parameters
+    ----------
+    model : ManyGPRegressor or FittedModel
+    path : path
+        Where to write the page; a file that is there is replaced.
+    name : str, default=""
+        Name of the model, for the first lines.
+    target : str or sequence of str, default=()
+        Names of the targets; units in brackets at the end, as in "speed [m/s]", are written
+        beside numbers. By default that of the training table, if the model knows it.
+    tested : Tested, default=None
+        Predictions to be scored before those of training rows that are left out.
+    """
+    fitted = model if isinstance(model, FittedModel) else model.model_
+    targets = target_names(fitted, (target,) if isinstance(target, str) else tuple(target))
+    sets = [left_out_set(fitted, targets, tested)]
+    explained = _explained(sets[0])
+    if tested is not None:
+        sets.insert(0, tested_set(fitted, targets, tested))
+    simple = [baselines_of(fitted, rows) for rows in sets]
+    X, _ = fitted.training_rows()
+    sources = sources_of(fitted)
+    relevance = column_relevance(fitted, sources, explained)
+    order = np.argsort(-relevance.total, kind="stable").tolist()
+    ranked = [sources[j] for j in order]
+    effects = effects_of(fitted, sources, relevance, X)
+    sections = {
+        "In short": _in_short(sets[0], simple[0]),
+        "How good are the predictions?": scores_section(sets, simple),
+        "Can the uncertainty be trusted?": trust_section(sets, ranked),
+        "Which columns matter?": effects_section(relevance, effects, targets, X),
+        "Which rows were predicted worst?": worst_section(sets[0], ranked),
+        "Where does the model extrapolate?": extrapolation_section(fitted, sets[0], ranked),
+        "What was found, and chosen": story_section(fitted, sources, targets),
+        "Appendix: technical details": appendix_section(fitted),
+    }
+    title = "A model of " + " and ".join(one.name for one in targets)
+    write_atomically(path, page.page(title, _introduction(fitted, sets, name), sections))
+
+
+def _explained(left_out: RowSet) -> float:
+    """Share of the variance that is explained, averaged over the targets."""
+    shares = [
+        1 - (metrics.rmse(*one.rows) / max(float(one.y.std()), 1e-300)) ** 2
+        for one in left_out.scored
+    ]
+    return max(0.0, float(np.mean(shares)))
+
+
+def _introduction(model: FittedModel, sets: list[RowSet], name: str) -> str:
+    """What the page is about, and which rows it scores."""
+    n = len(model.training_rows()[1])
+    file = f"{name}, a" if name else "A"
+    text = f"{file} model of manygp that has learned from {n:,} rows. " if n != 1 else (
+        f"{file} model of manygp that knows one row. "
+    )  # fmt: skip
+    if sets[0].left_out:
+        return text + (
+            f"All scores are of {sets[0].name} in turn: what the model would have predicted for "
+            "a row that it has not seen."
+        )
+    return text + f"Scores are of {sets[0].name}; beside them stand those of {sets[1].name}."
+
+
+def _in_short(rows: RowSet, simple: list[Baselines]) -> str:
+    """The numbers that are read first, for each target, and a sentence on them."""
+    html = ""
+    for scored, baselines in zip(rows.scored, simple, strict=True):
+        if len(simple) > 1:
+            html += page.heading(scored.target.name)
+        html += cards(rows, scored, baselines)
+    return html
