@@ -222,6 +222,52 @@ def test_evaluate_scores_as_python_does(made, paper, tmp_path):
     assert f"  RMSE        {expected['rmse']:.4g}" in shown
 
 
+def test_a_report_of_the_training_table_is_the_page_that_fit_writes(made, tmp_path):
+    model, page = tmp_path / "m.manygp", tmp_path / "page.html"
+    run("fit", made / "train.csv", "--target", "y", "-o", model, *SMALL, "--report", page)
+    shown = run("report", model, made / "train.csv").stdout
+    again = tmp_path / "m.html"  # beside the model, by default
+    assert shown == f"{again}: 300 rows, all of them training rows, each left out\n"
+    assert again.read_bytes() == page.read_bytes()
+    assert "A model of y" in page.read_text()
+    assert files(tmp_path) == ["m.html", "m.manygp", "page.html"]
+
+
+def test_a_report_of_new_rows_scores_these_and_no_training_rows(made, tmp_path):
+    page = tmp_path / "page.html"
+    arguments = ("report", made / "model.manygp", made / "test.csv", "-o", page)
+    assert run(*arguments, "--coverage", 0.8).stdout == f"{page}: 80 rows\n"
+    assert "80 rows of test.csv" in page.read_text()
+    assert "Intervals of 80%" in page.read_text()
+    both = {name: np.r_[TRAIN[name][:20], TEST[name]] for name in TRAIN}
+    data = write_csv(tmp_path / "both.csv", both)
+    shown = run("report", made / "model.manygp", data, "-o", page).stdout
+    assert shown == f"{page}: 80 rows, without 20 training rows\n"
+    assert "80 rows of both.csv (without 20 training rows)" in page.read_text()
+    evaluated = tmp_path / "evaluated.html"
+    run("evaluate", made / "model.manygp", data, "--report", evaluated)
+    assert evaluated.read_bytes() == page.read_bytes()
+    assert files(tmp_path) == ["both.csv", "evaluated.html", "page.html"]
+
+
+def test_a_report_without_true_values_says_which_column_is_missing(made, tmp_path):
+    model = made / "model.manygp"
+    data = write_csv(tmp_path / "new.csv", {"a": TEST["a"], "b": TEST["b"], "truth": TEST["y"]})
+    line = refused("report", model, data, "-o", tmp_path / "page.html")
+    assert f"{data} has no column 'y', the target of {model}" in line
+    assert "--target" in line
+    assert files(tmp_path) == ["new.csv"]
+    run("report", model, data, "-o", tmp_path / "page.html", "--target", "truth")
+    assert "A model of y" in (tmp_path / "page.html").read_text()
+
+
+def test_a_report_needs_no_extra(made, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    page = tmp_path / "page.html"
+    run("report", made / "model.manygp", made / "test.csv", "-o", page)
+    assert "<svg" in page.read_text()
+
+
 def test_another_column_can_be_the_target_and_few_rows_have_no_ence(made, tmp_path):
     data = {"a": TEST["a"][:5], "b": TEST["b"][:5], "truth": TEST["y"][:5]}
     few = write_csv(tmp_path / "few.csv", data)
@@ -551,6 +597,7 @@ def test_a_file_that_is_no_model_is_refused(made, paper, tmp_path, monkeypatch):
             ("verify", path, "--json"),
             ("predict", path, made / "test.csv", "-o", output),
             ("evaluate", path, made / "test.csv", "--report", output),
+            ("report", path, made / "test.csv", "-o", output),
             ("plot", path, "-o", output),
         ):
             assert message in refused(*command)
@@ -564,6 +611,7 @@ def test_inputs_that_are_not_there_or_are_folders_are_refused_at_once(made, tmp_
         "fit": lambda file: [(file, "--target", "y", "-o", tmp_path / "m")],
         "predict": lambda file: [(model, file), (file, data)],
         "evaluate": lambda file: [(model, file), (file, data)],
+        "report": lambda file: [(model, file), (file, data)],
         "plot": lambda file: [(file, "-o", tmp_path / "p"), (model, file, "-o", tmp_path / "p")],
         "info": lambda file: [(file,)],
         "verify": lambda file: [(file,)],
@@ -585,6 +633,7 @@ def writing_commands(folder, output):
         (*fit, "-o", folder / "unused", "--report", output),
         ("predict", model, test, "-o", output),
         ("evaluate", model, test, "--report", output),
+        ("report", model, test, "-o", output),
         ("plot", model, "-o", output),
     ]
 
@@ -673,8 +722,7 @@ def test_without_an_extra_the_message_names_it_and_nothing_is_done(made, tmp_pat
         ("fit", data, *fit[2:]): "parquet",
         ("predict", model, data): "parquet",
         ("predict", model, test, "-o", output): "parquet",
-        (*fit, "--report", output): "plot",
-        ("evaluate", model, test, "--report", output): "plot",
+        ("report", model, data, "-o", output): "parquet",
         ("plot", model, "-o", tmp_path / "p.png"): "plot",
         ("demo", tmp_path / "demo"): "plot",
     }

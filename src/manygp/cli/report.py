@@ -55,8 +55,8 @@ def report(
     manygp report price.manygp test.csv -o page.html --coverage 0.95
 
     Scores beside those of simpler models, whether the std can be trusted, which columns matter
-    and how, the worst rows, and more. Rows of DATA that the model has learned from are scored
-    as if they had been left out; of the training table it is the page that fit writes.
+    and how, the worst rows, and more. Rows of DATA that the model has learned from are not
+    scored as new ones; of the training table it is the page that fit writes.
     """  # fmt: skip
     from manygp.cli.table_model import TableModel
     from manygp.tables.reading import open_table

@@ -13,7 +13,7 @@ from manygp.display import page
 from manygp.display.charts import minus, nominal, number, percent
 from manygp.display.page import TextTable
 from manygp.display.report.columns import Source
-from manygp.display.report.rows import RowSet, Scored
+from manygp.display.report.rows import RowSet, Scored, spread
 from manygp.model import FittedModel
 from manygp.runtime.words import counted
 
@@ -97,7 +97,7 @@ def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[Source
         html += page.as_html(TextTable("", header, lines[:MOST_COLUMNS]))
     html += "".join(page.paragraph(text) for text in _unknown(rows.X, sources))
     for j, scored in enumerate(rows.scored):
-        html += page.paragraph(_near_prior(scored, float(Y[:, j].std()), len(rows)))
+        html += page.paragraph(_near_prior(scored, spread(Y[:, j]), len(rows)))
     return html
 
 

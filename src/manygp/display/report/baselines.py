@@ -22,6 +22,10 @@ class Baseline(NamedTuple):
     mean: Array
     std: float
 
+    def times(self, size: float) -> Baseline:
+        """The same in other units."""
+        return Baseline(size * self.mean, size * self.std)
+
 
 class Baselines(NamedTuple):
     """A linear fit, unless there are too few rows for it or X is not known, and a constant."""
@@ -40,16 +44,14 @@ def baselines_of(model: FittedModel, rows: RowSet) -> list[Baselines]:
     X, Y = X[some], Y[some]
     center, width = X.mean(axis=0), np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
     Z = (X - center) / width
-    new = Z if rows.left_out else None if rows.X is None else (rows.X - center) / width
+    new = None if rows.left_out or rows.X is None else (rows.X - center) / width
+    has_line = len(Y) >= FEWEST_ROWS and rows.X is not None
     found = []
     for y in Y.T:
         size = float(np.abs(y).max()) or 1.0  # squares may overflow
         constant = _constant(y / size, None if rows.left_out else len(rows))
-        line = None
-        if new is not None and len(y) >= FEWEST_ROWS:
-            line = _line(Z, y / size, None if rows.left_out else new)
-        both = [one and Baseline(size * one.mean, size * one.std) for one in (line, constant)]
-        found.append(Baselines(both[0], both[1] or constant))
+        line = _line(Z, y / size, new).times(size) if has_line else None
+        found.append(Baselines(line, constant.times(size)))
     return found
 
 

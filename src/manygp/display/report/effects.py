@@ -115,9 +115,9 @@ def effects_section(
 ) -> str:
     """Bars of relevance, and a small chart for each effect and target."""
     if not relevance.total.any():
+        names = " and ".join(one.name for one in targets)
         return page.paragraph(
-            "Unknown: the kernel has no length-scales, the columns are constant, or nothing of "
-            f"{targets[0].name} could be explained."
+            f"None: the columns explain nothing of {names}, or the kernel has no length-scales."
         )
     html = _bars(relevance)
     moved = counted(min(len(X), MOVED_ROWS), "training row")

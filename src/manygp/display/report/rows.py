@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from manygp import metrics
 from manygp.arrays import Array, IndexArray
 from manygp.model import LEFT_OUT_ROWS, FittedModel
 from manygp.runtime.words import counted
@@ -152,6 +153,11 @@ class RowSet:
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+
+def spread(y: Array) -> float:
+    """The std of values (n,), whose squares may overflow; never 0."""
+    return metrics.rmse(y, np.full(len(y), y.mean())) or 1e-300
 
 
 def target_names(model: FittedModel, given: tuple[str, ...]) -> list[Target]:

@@ -10,7 +10,7 @@ from manygp.display import page
 from manygp.display.charts import Chart, linear, nominal, number, percent, score
 from manygp.display.page import TextTable
 from manygp.display.report.baselines import Baseline, Baselines
-from manygp.display.report.rows import RowSet, Scored, Target
+from manygp.display.report.rows import RowSet, Scored, Target, spread
 
 # A scatter plot has at most this number of dots.
 MOST_DOTS = 2_000
@@ -115,7 +115,7 @@ def _predicted(scored: Scored) -> tuple[str, str]:
     some = ""
     if len(scored.y) > MOST_DOTS:
         some = f" {MOST_DOTS:,} random ones of {len(scored.y):,} rows are drawn."
-    share = 1 - float(np.mean(scored.error**2)) / max(float(scored.y.var()), 1e-300)
+    share = 1 - (metrics.rmse(*scored.rows) / spread(scored.y)) ** 2
     alt = f"Actual against predicted {target.name}; R squared {number(share)}."
     first = page.drawing(
         chart.svg(alt),

@@ -11,7 +11,7 @@ import numpy as np
 from manygp.display import page
 from manygp.display.charts import minus, number, percent
 from manygp.display.report.columns import Source
-from manygp.display.report.rows import Target
+from manygp.display.report.rows import Target, spread
 from manygp.findings import Alternative
 from manygp.model import FittedModel
 from manygp.runtime.words import counted
@@ -61,7 +61,7 @@ def _about_data(model: FittedModel, sources: list[Source], targets: list[Target]
         yield "No row repeats another."
     noise = float(np.median([expert.noise_variance for expert in model.committee.experts]))
     for target, scale, y in zip(targets, model.y_scaling.scale, Y.T, strict=True):
-        share = np.sqrt(noise) * scale / max(float(y.std()), 1e-300)
+        share = np.sqrt(noise) * scale / spread(y)
         text = f"Noise that no column explains: about ± {number(np.sqrt(noise) * scale)} "
         text += f"in {target.units}, {percent(share)} of the std of {target.name}."
         if share > MOSTLY_NOISE:

@@ -19,6 +19,7 @@ from manygp.display.report.rows import (
     RowSet,
     Tested,
     left_out_set,
+    spread,
     target_names,
     tested_set,
 )
@@ -84,10 +85,7 @@ def write_report(
 
 def _explained(left_out: RowSet) -> float:
     """Share of the variance that is explained, averaged over the targets."""
-    shares = [
-        1 - (metrics.rmse(*one.rows) / max(float(one.y.std()), 1e-300)) ** 2
-        for one in left_out.scored
-    ]
+    shares = [1 - (metrics.rmse(*one.rows) / spread(one.y)) ** 2 for one in left_out.scored]
     return max(0.0, float(np.mean(shares)))
 
 

@@ -1,0 +1,208 @@
+"""What a report says about columns, slices and rows is what the data hold."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manygp import ManyGPRegressor
+from manygp.display import write_report
+from manygp.display.report import are_training_rows, effects
+from manygp.display.report.columns import column_relevance, sources_of
+from manygp.display.report.rows import Target, left_out_set, target_names
+from manygp.display.report.trust import slices_of
+
+SMALL = {
+    "points_per_expert": 75, "hyperparameters": "shared", "overlap": 0, "temperature": 1.0,
+    "calibration": "none", "routing": 2, "trend": "none", "random_state": 0,
+}  # fmt: skip
+N = 300
+
+
+def houses(seed=0):
+    """The price depends on the colour most, on the size, and a little on all else."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "colour": rng.choice(["blue", "green", "red"], N),
+            "size": rng.uniform(20, 200, N),
+            "age": np.where(rng.random(N) < 0.2, np.nan, rng.uniform(0, 99, N)),
+            "town": rng.choice([f"town {k:02}" for k in range(25)], N),
+            "sold": pd.Timestamp("2019-01-01") + pd.to_timedelta(rng.integers(0, 1000, N), "D"),
+        }
+    )
+    price = 3.0 * (frame["colour"] == "red") + frame["size"] / 100 + rng.normal(0, 0.1, N)
+    return frame, price.to_numpy().copy()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ManyGPRegressor(**SMALL).fit(*houses()).model_
+
+
+@pytest.fixture(scope="module")
+def sources(model):
+    return sources_of(model)
+
+
+def test_features_belong_to_the_columns_that_they_came_from(model, sources):
+    assert [one.name for one in sources] == ["colour", "size", "age", "town", "sold"]
+    owned = [model.names[one.place] for one in sources]
+    assert owned[0] == ("colour=blue", "colour=green", "colour=red")
+    assert owned[2] == ("age", "age (missing)")
+    assert owned[3] == ("town (mean)",)
+    assert "sold (year, sin)" in owned[4]
+    assert sum(map(len, owned)) == model.n_columns
+
+
+def test_columns_of_an_array_have_names_too():
+    X, y = np.random.default_rng(0).random((2, 30))
+    fitted = ManyGPRegressor(random_state=0).fit(X[:, None], y).model_
+    (source,) = sources_of(fitted)
+    assert source.name == "x0"
+    assert source.is_number
+
+
+def test_relevance_of_a_column_is_the_sum_of_its_features(model, sources):
+    of_features, of_columns = model.relevance(), column_relevance(model, sources, 0.9)
+    assert of_columns.column == ("colour", "size", "age", "town", "sold")
+    assert of_columns.total.sum() == pytest.approx(0.9)
+    shares = of_features.total / of_features.total.sum()
+    assert of_columns.total[0] == pytest.approx(0.9 * shares[:3].sum())
+    assert of_columns.total.argmax() == 0
+
+
+def test_values_of_rows_are_read_back_from_their_features(model, sources):
+    frame, _ = houses()
+    X = model.training_rows()[0]
+    colour, size, age, town, sold = (one.words(X[:50]) for one in sources)
+    assert colour == frame["colour"][:50].tolist()
+    assert [word == "missing" for word in age] == frame["age"][:50].isna().tolist()
+    np.testing.assert_allclose([float(word) for word in size], frame["size"][:50], rtol=0.01)
+    assert set(town) == {"-"}
+    assert sold == frame["sold"][:50].dt.strftime("%Y-%m-%d").tolist()
+
+
+def test_effects_are_averages_of_predictions_with_one_column_changed(model, sources):
+    X = model.training_rows()[0]
+    relevance = column_relevance(model, sources, 0.9)
+    found = {one.source.name: one for one in effects.effects_of(model, sources, relevance, X)}
+    assert next(iter(found)) == "colour"
+    colour = found["colour"]
+    assert colour.words == ["blue", "green", "red"]
+    rows = X[np.random.default_rng(0).permutation(N)[: effects.MOVED_ROWS]].copy()
+    rows[:, :3] = [0, 0, 1]
+    mean, std = model.predict(rows, latent=True)
+    assert colour.mean[2, 0] == pytest.approx(mean.mean())
+    assert colour.std[2, 0] == pytest.approx(std.mean())
+    assert colour.mean[2, 0] - colour.mean[0, 0] == pytest.approx(3, abs=0.5)
+    size = found["size"]
+    assert (np.diff(size.mean[:, 0]) > 0).mean() > 0.8
+    assert 20 < size.x.min() < size.x.max() < 200
+
+
+def test_effects_cost_a_bounded_number_of_predictions(model, sources, monkeypatch):
+    asked = []
+    predict = type(model).predict
+    monkeypatch.setattr(
+        type(model), "predict", lambda self, X, **k: asked.append(len(X)) or predict(self, X, **k)
+    )
+    X = model.training_rows()[0]
+    effects.effects_of(model, sources, column_relevance(model, sources, 0.9), X)
+    most = effects.MOST_EFFECTS[0] * effects.PLACES * effects.MOVED_ROWS
+    assert 0 < sum(asked) <= most
+
+
+def test_many_categories_are_drawn_from_the_lowest_mean_to_the_highest(sources):
+    town = sources[3]
+    x, words, features = effects._places(town, np.zeros((1, 10)))
+    assert len(x) == len(words) == effects.MOST_CATEGORIES
+    assert (np.diff(features[:, 0]) >= 0).all()
+    means = np.array(town.column.means[0])
+    assert features[[0, -1], 0].tolist() == [means.min(), means.max()]
+
+
+def test_slices_are_by_std_by_the_first_number_and_by_categories(model, sources):
+    rows = left_out_set(model, target_names(model, ()), None)
+    groups = slices_of(rows, rows.scored[0], sources)
+    assert list(groups) == ["By std", "By size", "By colour"]
+    assert len(groups["By std"]) == 10
+    for name in ("By std", "By size", "By colour"):
+        held = np.sum([one.rows for one in groups[name]], axis=0)
+        assert (held == 1).all()  # each row is in one slice
+    assert [one.name for one in groups["By colour"]] == ["blue", "green", "red"]
+    frame, _ = houses()
+    np.testing.assert_array_equal(groups["By colour"][2].rows, frame["colour"] == "red")
+
+
+def test_missing_values_are_a_slice(model, sources):
+    rows = left_out_set(model, target_names(model, ()), None)
+    found = slices_of(rows, rows.scored[0], [sources[2]])["By age"]
+    assert found[-1].name == "missing"
+    assert found[-1].rows.sum() == houses()[0]["age"].isna().sum()
+
+
+def test_training_rows_are_told_from_others(model):
+    frame, y = houses()
+    X = model.encoder.transform(frame)
+    assert are_training_rows(model, X, y).all()
+    assert not are_training_rows(model, X, y + 1e-3).any()
+    other, other_y = houses(seed=1)
+    assert not are_training_rows(model, model.encoder.transform(other), other_y).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [("speed [m/s]", "m/s"), ("mass (kg)", "kg"), ("price", ""), ("f(x) of y", ""), ("", "")],
+)
+def test_units_stand_in_brackets_at_the_end_of_a_name(name, unit):
+    assert Target.of(name).unit == unit
+
+
+def page_of(model, tmp_path, **options):
+    write_report(model, tmp_path / "page.html", **options)
+    return (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_worst_rows_are_named_with_their_numbers_and_values(tmp_path):
+    frame, y = houses()
+    y[[16, 122]] += [40.0, -30.0]
+    model = ManyGPRegressor(**SMALL).fit(frame, y)
+    html = page_of(model, tmp_path)
+    table = html.split("<h3>Largest errors</h3>")[1].split("</table>")[0]
+    lines = [re.findall("<t[dh][^>]*>(.*?)</t[dh]>", line) for line in table.split("<tr>")[1:]]
+    assert lines[0][:5] == ["row", "actual", "predicted", "std", "z"]
+    assert [line[0] for line in lines[1:3]] == ["17", "123"]
+    assert float(lines[1][1]) == pytest.approx(y[16], abs=0.5)
+    assert lines[1][4].startswith("+")
+    assert lines[2][4].startswith("−")
+    assert frame["colour"][16] in lines[1]
+
+
+def test_rows_beyond_the_training_rows_are_counted(tmp_path):
+    from manygp.display import Tested
+
+    rng = np.random.default_rng(0)
+    X = rng.random((100, 2))
+    model = ManyGPRegressor(**SMALL).fit(X, X.sum(axis=1))
+    new = rng.uniform(0.2, 0.8, (50, 2))
+    new[:3, 0], new[5, 1] = 1.7, -4.0
+    mean, std = model.predict(new, return_std=True)
+    ends = model.predict_interval(new, 0.9)
+    tested = Tested(new.sum(axis=1), mean, std, *ends, 0.9, "new.csv", new)
+    html = page_of(model, tmp_path, tested=tested)
+    assert "4 of 50 rows (8.0%) have a value outside of the range of the training rows." in html
+    section = html.split("Where does the model extrapolate?</h2>")[1].split("</section>")[0]
+    lines = [re.findall("<td>(.*?)</td>", line) for line in section.split("<tr>")[2:]]
+    found = {line[0]: line[3:] for line in lines}
+    assert found["x0"] == ["0", "3", "1.7"]
+    assert found["x1"] == ["1", "0", "−4"]
+
+
+def test_noise_alone_is_said_to_be_near_the_prior(tmp_path):
+    rng = np.random.default_rng(0)
+    model = ManyGPRegressor(random_state=0).fit(rng.random((60, 1)), rng.normal(size=60))
+    html = page_of(model, tmp_path)
+    (n,) = re.findall(r"(\d+) of 60 rows [^ ]* have a std of at least 90% of the std of y", html)
+    assert int(n) > 40
