@@ -106,10 +106,11 @@ figcaption { font-size: .875rem; color: var(--muted); line-height: 1.45; }
   .bars th:nth-child(2) { width: auto; min-width: 6rem; white-space: normal; }
 }
 @media print {
-  body { font-size: 10pt; max-width: none; padding: 0; } nav { display: none; }
+  html { font-size: 12px; } body { font-size: 1rem; max-width: none; padding: 0; }
+  nav { display: none; } .cards { grid-template-columns: repeat(4, 1fr); }
   .scroll { overflow: visible; } th:first-child, td:first-child { position: static; }
   h2, h3, .title { break-after: avoid; } figure, tr, .card { break-inside: avoid; }
-  .figures { grid-template-columns: repeat(2, 1fr); } table { font-size: 8pt; }
+  .figures { grid-template-columns: repeat(3, 1fr); gap: .6rem 1.2rem; }
   .chart * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """

@@ -63,8 +63,7 @@ def scores_section(sets: list[RowSet], baselines: list[list[Baselines]]) -> str:
         for scored, both in zip(rows.scored, simple, strict=True):
             title = f"{scored.target.name}: {rows.name}" if len(simple) > 1 else rows.name
             html += _table(title, scored, both)
-    figures = [_predicted(one) for one in sets[0].scored]
-    return html + page.side_by_side([one for pair in figures for one in pair])
+    return html + "".join(page.side_by_side(_predicted(one)) for one in sets[0].scored)
 
 
 def _table(title: str, scored: Scored, baselines: Baselines) -> str:

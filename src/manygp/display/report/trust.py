@@ -164,12 +164,12 @@ def slices_of(rows: RowSet, scored: Scored, sources: list[Source]) -> dict[str, 
 def _by_quantiles(values: Array, n: int, word: Callable[[float], str]) -> list[Slice]:
     """Rows between quantiles of a column; those without a value come last."""
     known = values[~np.isnan(values)]
-    edges = np.unique(np.quantile(known, np.linspace(0, 1, n + 1))) if len(known) else known
-    found = []
-    for low, high in pairwise(edges.tolist()):
-        above = values >= low if low == edges[0] else values > low
-        name = word(low) if word(low) == word(high) else f"{word(low)} to {word(high)}"
-        found.append(Slice(name, above & (values <= high)))
+    places = np.quantile(known, np.linspace(0, 1, n + 1)).tolist() if len(known) else []
+    edges = list({word(place): place for place in places}.values())  # that can be told apart
+    found: list[Slice] = []
+    for low, high in pairwise(edges):
+        above = values > low if found else values >= places[0]
+        found.append(Slice(f"{word(low)} to {word(high)}", above & (values <= high)))
     missing = np.isnan(values)
     return [*found, Slice("missing", missing)] if missing.any() else found
 
