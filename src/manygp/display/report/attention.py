@@ -89,7 +89,8 @@ def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[Source
     text = f"No row of {every} has a number or date outside of the range {other}."
     if n:
         share = percent(n / len(rows))
-        text = f"{n:,} of {every} ({share}) have a value outside of the range {other}."
+        verb = "has" if n == 1 else "have"
+        text = f"{n:,} of {every} ({share}) {verb} a value outside of the range {other}."
     html = page.paragraph(text)
     if n:
         html += "".join(page.paragraph(_compared(one, outside)) for one in rows.scored)
