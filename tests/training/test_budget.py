@@ -555,7 +555,7 @@ def test_after_the_deadline_there_is_no_second_kernel(monkeypatch):
 
 def test_without_time_no_trend_is_looked_for(monkeypatch):
     looked = []
-    monkeypatch.setattr(trends, "_linear_prospects", lambda *_: looked.append(1) or iter(()))
+    monkeypatch.setattr(trends, "_linear_offers", lambda *_: looked.append(1) or iter(()))
     rng = np.random.default_rng(0)
     X = rng.random((600, 2))
     for budget_, tries in ((0.0, 0), (1e6, 1)):

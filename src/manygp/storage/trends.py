@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,15 +81,23 @@ def _describe_boosted(model: FoldTrend) -> tuple[dict[str, Any], dict[str, AnyAr
         "trend_trees": np.array([len(one.roots) for one in trees], dtype=np.int32),
         "trend_nodes": np.array([len(one.value) for one in trees], dtype=np.int32),
         **{
-            f"trend_{name}": np.concatenate([getattr(one, name) for one in trees]).astype(kind)
-            for name, kind in {**dict.fromkeys(NODES, np.int32), **VALUES}.items()
+            f"trend_{name}": np.concatenate([array_of(one) for one in trees]).astype(kind)
+            for name, (array_of, kind) in TREE_ARRAYS.items()
         },
     }
 
 
 # Arrays of all nodes of all trees: places, which are integers, and numbers.
-NODES = ("roots", "column", "left", "right")
-VALUES = {"threshold": np.float64, "value": np.float64}
+NODES = ("column", "left", "right")
+VALUES = ("threshold", "value")
+TREE_ARRAYS: dict[str, tuple[Callable[[Trees], AnyArray], type]] = {
+    "roots": (lambda trees: trees.roots, np.int32),
+    "column": (lambda trees: trees.column, np.int32),
+    "left": (lambda trees: trees.children[:, 0], np.int32),
+    "right": (lambda trees: trees.children[:, 1], np.int32),
+    "threshold": (lambda trees: trees.threshold, np.float64),
+    "value": (lambda trees: trees.value, np.float64),
+}
 
 
 def read_trend(found: dict[str, Any], arrays: dict[str, AnyArray], data: TrainingData) -> Trend:
@@ -172,7 +181,7 @@ def _boosted(
     roots = np.split(indices(arrays, "trend_roots", MOST_NODES), np.cumsum(trees)[:-1])
     columns = [
         np.split(indices(arrays, f"trend_{name}", MOST_NODES), np.cumsum(nodes)[:-1])
-        for name in NODES[1:]
+        for name in NODES
     ]
     total = int(nodes.sum())
     values = [
@@ -205,4 +214,5 @@ def _trees(
     later = (left > own) & (right > own) & (left < m) & (right < m)
     require(np.all(leaf | later), "its trees do not end")
     threshold, value = numbers
-    return Trees(roots, column, left, right, threshold, value, baseline)
+    children = np.column_stack([left, right])
+    return Trees(roots, column, threshold, value, children, baseline)

@@ -34,7 +34,7 @@ from manygp.training.fitting import (
 from manygp.training.repeats import Repeats, find_repeats, with_noise_floor
 from manygp.training.search import prefers, select
 from manygp.training.single import or_structured
-from manygp.training.trends import Prospect, choose, prospects, start_kernel
+from manygp.training.trends import Prospect, choose, offers, start_kernel
 
 # Part of the time that is left which may be spent on the choice of a trend.
 TREND_SHARE = 0.25
@@ -149,7 +149,7 @@ def train(
             "hyperparameters='shared'"
         )
     data = prepared.data._replace(constant_mean=settings.constant_mean(several=several))
-    trends = prospects(settings.trend_to_find(several=several), data, seed, run)
+    trends = offers(settings.trend_to_find(several=several), data, seed, run)
     until = _until(deadline, plan, settings)
     prospect, compared = choose(trends, data, space, run, until)
     rng = np.random.default_rng(seed)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -25,30 +26,37 @@ from manygp.training.recalibration import gains
 from manygp.training.search import COMPARED_ROWS, Candidate, LeftOut, score
 from manygp.trend import ridge as additive
 from manygp.trend.linear import Form, fit_linear, rows_under
-from manygp.trend.regressors import fit_boosted, fit_folds
+from manygp.trend.regressors import Folds, choose_boosting, fit_folds
 
-# Rows of the committees that are compared, at most; of more, those of some regions take part, and
-# what a trend leaves of rows that are left out stands for the trend.
+# Rows of the committees that are compared, at most; of more, some regions take part, and what a
+# trend leaves of rows that are left out stands for the trend.
 COMPARED = 6000
-REGIONS = 4
+REGIONS = 8
+REGION_ROWS = 1500
 # Share of a region, in its middle, whose rows are left out: at its rim experts know too little.
 MIDDLE = 0.5
-# The kernels of these committees are fitted on this many blocks of this many rows.
+# A kernel of these committees is fitted on this many blocks of random rows, another on as many of
+# clusters of rows near each other, since some see what others miss; the better one counts.
 KERNEL_BLOCKS = 2
-KERNEL_ROWS = 500
+CLUSTERS = 4
+CLUSTER_ROWS = 125
 # Relative improvement of the likelihood at which these fits stop.
 TOLERANCE = 1e-4
 # Their overlap, if it may be chosen.
 OVERLAP = 1.0
 # Rows of one of their experts.
 POINTS = 200
-# Fewer rows do not choose a trend, and fewer than these do not try boosted trees.
+# Fewer rows do not choose a trend.
 FEWEST_ROWS = 250
-BOOSTED_ROWS = 1000
+# From how many rows on, up to how many, boosted trees are tried: of more they take too long.
+BOOSTED_ROWS = (1000, 400_000)
+# Boosted trees that alone are worse than the best so far by this much NLL (twice the error) are
+# not worth the folds: their steps would spoil what experts see.
+HOPELESS = float(np.log(2))
 # The least variance that a trend is taken to leave of targets whose variance is 1.
 SMALLEST_REST = 1e-12
 # Standard errors of its gain that a richer trend must gain.
-NEAR_TIE = 1.0
+NEAR_TIE = 2.0
 
 
 class Prospect(NamedTuple):
@@ -107,7 +115,22 @@ class Prospect(NamedTuple):
         return self._replace(errors=self.errors[rows], trend=trend)
 
 
-def prospects(trend: Any, data: TrainingData, seed: int, run: Run) -> Iterator[Prospect]:
+class Offer(NamedTuple):
+    """A trend that can be fitted.
+
+    Attributes
+    ----------
+    fit : callable
+        Given rows, the prospect need hold for these alone, which is quicker; None are all.
+    nll : float
+        Its NLL without a committee, if that tells whether it may pay.
+    """
+
+    fit: Callable[[IndexArray | None], Prospect]
+    nll: float = -np.inf
+
+
+def offers(trend: Any, data: TrainingData, seed: int, run: Run) -> Iterator[Offer]:
     """The trends that a parameter leaves to choose from, the simplest first.
 
     Of those that "auto" names, a linear one that is hardly better than a simpler one, when rows
@@ -122,39 +145,53 @@ def prospects(trend: Any, data: TrainingData, seed: int, run: Run) -> Iterator[P
     run : Run
     """
     auto = isinstance(trend, str) and trend == "auto"
+    fewest, most = BOOSTED_ROWS
+    folds = partial(Folds.of, len(data.X), seed)
     if auto or trend in ("constant", "none"):
-        yield Prospect("constant", data.Y)
+        yield Offer(lambda _: Prospect("constant", data.Y))
     if auto and len(data.X) < FEWEST_ROWS:
         return
     if auto or trend in ("linear", "additive"):
-        yield from _linear_prospects(trend, data, seed)
-    if trend == "boosted" or (auto and len(data.X) >= BOOSTED_ROWS):
-        found = fit_boosted(data, seed, run.n_jobs)
-        yield Prospect("boosted", data.Y - found.fitted, trend=found)
+        yield from _linear_offers(trend, data, seed)
+    if trend == "boosted" or (auto and fewest <= len(data.X) <= most):
+        boosting = choose_boosting(data, seed, run.n_jobs)
+        yield Offer(
+            lambda rows: _of_folds("boosted", boosting.regressors, data, folds(rows), run),
+            0.5 * np.log(2 * np.pi * np.e * max(boosting.mean_square, SMALLEST_REST)),
+        )
     elif not isinstance(trend, str):
+        regressors = (trend,) * data.Y.shape[1]
         name = type(trend).__name__
-        found = fit_folds(name, trend, data, seed, run.n_jobs)
-        yield Prospect(name, data.Y - found.fitted, trend=found)
+        yield Offer(lambda rows: _of_folds(name, regressors, data, folds(rows), run))
 
 
-def _linear_prospects(trend: str, data: TrainingData, seed: int) -> Iterator[Prospect]:
+def _of_folds(
+    name: str, regressors: tuple[Any, ...], data: TrainingData, folds: Folds, run: Run
+) -> Prospect:
+    found = fit_folds(name, regressors, data, folds, run.n_jobs)
+    return Prospect(name, data.Y - found.fitted, trend=found)
+
+
+def _linear_offers(trend: str, data: TrainingData, seed: int) -> Iterator[Offer]:
     """Lines, splines, and splines with pairs: which of them, the parameter says."""
     rows = additive.choosing_rows(len(data.X), np.random.default_rng(seed))
     X, Y = data.X[rows], data.Y[rows]
     least = float(np.mean(Y**2)) if trend == "auto" else np.inf
 
-    def prospect(name: str, ridge: additive.Ridge) -> Iterator[Prospect]:
+    def offer(name: str, ridge: additive.Ridge) -> Iterator[Offer]:
         nonlocal least
         if ridge.mean_square < (1 - additive.WORTHWHILE) * least:
             least = ridge.mean_square
-            yield Prospect(name, additive.left_out_errors(ridge, data.X, data.Y), ridge)
+            yield Offer(
+                lambda _: Prospect(name, additive.left_out_errors(ridge, data.X, data.Y), ridge)
+            )
 
     if trend != "additive":
-        yield from prospect("linear", additive.fit_lines(X, Y))
+        yield from offer("linear", additive.fit_lines(X, Y))
     if trend != "linear":
         splines = additive.fit_splines(X, Y)
-        yield from prospect("additive", splines)
-        yield from prospect("pairs", additive.fit_pairs(splines, X, Y))
+        yield from offer("additive", splines)
+        yield from offer("pairs", additive.fit_pairs(splines, X, Y))
 
 
 def start_kernel(data: TrainingData, variance: float) -> NoisyKernel:
@@ -163,36 +200,52 @@ def start_kernel(data: TrainingData, variance: float) -> NoisyKernel:
 
 
 def choose(
-    found: Iterator[Prospect], data: TrainingData, space: SearchSpace, run: Run, deadline: float
+    found: Iterator[Offer], data: TrainingData, space: SearchSpace, run: Run, deadline: float
 ) -> tuple[Prospect, list[Alternative]]:
     """The trend under which rows that are left out are predicted best, the simplest first.
 
     Committees of one shared kernel are compared, since they are quick to fit. What is alone is
     not compared. After the deadline no other trend is tried.
     """
-    best = next(found)
+    best = next(found).fit(None)
     second = next(found, None) if perf_counter() < deadline else None
     if second is None:
         return best, []
     comparison = _Comparison.of(data, space, run)
-    scores = {best.name: comparison.nll(best)}
-    for prospect in chain([second], _in_time(found, deadline)):
+    rows = None if comparison.is_whole else comparison.rows
+    scores, whole = {best.name: comparison.nll(best)}, None
+    for offer in chain([second], _in_time(found, deadline)):
+        if offer.nll > scores[best.name].mean() + HOPELESS:
+            continue
+        prospect = offer.fit(rows)
         scores[prospect.name] = comparison.nll(prospect)
         if gains(scores[best.name], scores[prospect.name], NEAR_TIE):
-            best = prospect
+            best, whole = prospect, offer.fit
+    if best.trend is not None and rows is not None and whole is not None:
+        best = whole(None)
     return best, [
         Alternative("trend", name, float(nll.mean()), name == best.name)
         for name, nll in scores.items()
     ]
 
 
-def _in_time(found: Iterator[Prospect], deadline: float) -> Iterator[Prospect]:
-    """Those that are begun before the deadline: each is fitted when it is asked for."""
+def _in_time(found: Iterator[Offer], deadline: float) -> Iterator[Offer]:
+    """Those that are made before the deadline: some take time."""
     while perf_counter() < deadline:
-        prospect = next(found, None)
-        if prospect is None:
+        offer = next(found, None)
+        if offer is None:
             return
-        yield prospect
+        yield offer
+
+
+def _clusters(X: Array, rng: np.random.Generator) -> list[IndexArray]:
+    """Blocks of rows, each of some clusters."""
+    parts = balltree(X, max(1, len(X) // CLUSTER_ROWS), rng)
+    order = rng.permutation(len(parts))[: KERNEL_BLOCKS * CLUSTERS]
+    return [
+        np.sort(np.concatenate([parts[i] for i in order[start : start + CLUSTERS]]))
+        for start in range(0, len(order), CLUSTERS)
+    ]
 
 
 def _middle(X: Array, region: IndexArray) -> IndexArray:
@@ -202,14 +255,25 @@ def _middle(X: Array, region: IndexArray) -> IndexArray:
 
 
 class _Comparison(NamedTuple):
-    """Rows on which trends are compared: `left_out` are some of `rows`.
+    """Rows on which trends are compared.
 
-    `is_whole` says whether these are all rows.
+    Attributes
+    ----------
+    data : TrainingData
+    rows : ndarray of shape (m,)
+        Those of all training rows that take part.
+    groups : list of index arrays
+        Those of `rows` that are left out. Rows of a region err together: each is one group; if
+        all rows take part, each row is.
+    is_whole : bool
+        Whether all rows take part.
+    space : SearchSpace
+    run : Run
     """
 
     data: TrainingData
     rows: IndexArray
-    left_out: IndexArray
+    groups: list[IndexArray]
     is_whole: bool
     space: SearchSpace
     run: Run
@@ -217,34 +281,51 @@ class _Comparison(NamedTuple):
     @classmethod
     def of(cls, data: TrainingData, space: SearchSpace, run: Run) -> _Comparison:
         rng, n = np.random.default_rng(0), len(data.X)
-        rows = middle = np.arange(n)
-        if n > COMPARED:
-            parts = balltree(data.X, n // (COMPARED // REGIONS), rng)
-            regions = [parts[i] for i in rng.permutation(len(parts))[:REGIONS]]
-            rows = np.sort(np.concatenate(regions))
-            middle = np.concatenate([_middle(data.X, region) for region in regions])
-        left_out = np.searchsorted(rows, np.sort(rng.permutation(middle)[:COMPARED_ROWS]))
-        return cls(data.some(rows), rows, left_out, n <= COMPARED, space, run)
+        if n <= COMPARED:
+            left_out = np.sort(rng.permutation(n)[:COMPARED_ROWS])
+            return cls(data, np.arange(n), list(left_out[:, None]), True, space, run)
+        parts = balltree(data.X, n // REGION_ROWS, rng)
+        regions = [parts[i] for i in rng.permutation(len(parts))[:REGIONS]]
+        rows = np.sort(np.concatenate(regions))
+        size = COMPARED_ROWS // len(regions)
+        groups = [rng.permutation(_middle(data.X, region))[:size] for region in regions]
+        places = [np.searchsorted(rows, np.sort(group)) for group in groups]
+        return cls(data.some(rows), rows, places, False, space, run)
 
     def nll(self, prospect: Prospect) -> Array:
-        """NLL of the rows that are left out, by the best rules: (N,)."""
+        """Mean NLL of each group of rows that are left out, by the best rules: (G,)."""
         rng = np.random.default_rng(0)
         prospect = prospect.some(self.rows)
         learned = prospect.learned_from(self.data)
-        kernel = start_kernel(learned, prospect.mean_square)
-        blocks = random_blocks(len(self.rows), KERNEL_ROWS, rng)[:KERNEL_BLOCKS]
+        random = random_blocks(len(self.rows), CLUSTERS * CLUSTER_ROWS, rng)[:KERNEL_BLOCKS]
+        found = [
+            self._nll_by(prospect, self._kernel(learned, blocks, prospect.mean_square))
+            for blocks in (random, _clusters(learned.X, rng))
+        ]
+        return min(found, key=lambda nll: float(nll.mean()))
+
+    def _kernel(
+        self, learned: TrainingData, blocks: list[IndexArray], variance: float
+    ) -> NoisyKernel:
+        """A kernel for all experts, learned from blocks of rows."""
+        kernel = start_kernel(learned, variance)
         likelihoods, free = [learned.likelihood(one) for one in blocks], np.zeros(kernel.n_free)
         with thread_map(self.run.n_jobs) as parallel_map:
             start = kernel.theta[None]
-            kernel = maximise(likelihoods, kernel, free, start, TOLERANCE, parallel_map).kernel
-        columns = metric(kernel, learned.X.shape[1])
-        U = learned.X * columns
-        parts = balltree(U, max(1, len(U) // POINTS), rng)
-        data = learned
+            return maximise(likelihoods, kernel, free, start, TOLERANCE, parallel_map).kernel
+
+    def _nll_by(self, prospect: Prospect, kernel: NoisyKernel) -> Array:
+        """The same by experts that have a kernel."""
+        data = prospect.learned_from(self.data)
+        columns = metric(kernel, data.X.shape[1])
+        U = data.X * columns
+        parts = balltree(U, max(1, len(U) // POINTS), np.random.default_rng(0))
         if self.is_whole:
             data = prospect.under(self.data, parts, kernel, self.run.n_jobs)
         layout, starts = Layout.of(U, parts, columns), [kernel.theta[None]] * len(parts)
         builder = Builder(data, layout, kernel, starts, None, self.run)
         overlap = OVERLAP if len(self.space.overlaps) > 1 else self.space.overlaps[0]
-        left_out = LeftOut(None, [self.left_out], unlearned=False)
-        return score(builder, self.space, left_out, Candidate(np.inf, overlap)).best_nll
+        left_out = LeftOut(None, [np.concatenate(self.groups)], unlearned=False)
+        found = score(builder, self.space, left_out, Candidate(np.inf, overlap)).best_nll
+        ends = np.cumsum([len(group) for group in self.groups])[:-1]
+        return np.array([group.mean() for group in np.split(found, ends)])

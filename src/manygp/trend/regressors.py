@@ -7,12 +7,13 @@ experts learn what these predictions leave. New rows get the mean of all models.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from manygp.arrays import Array
+from manygp.arrays import Array, IndexArray
 from manygp.gp.likelihood import TrainingData
 from manygp.gp.trend import Trend, TrendAt
 from manygp.runtime.parallel import thread_map
@@ -20,6 +21,15 @@ from manygp.trend.terms import beyond, ranges
 from manygp.trend.trees import Trees, split_gains
 
 FOLDS = 5
+# Folds if only some rows are to be predicted.
+TRIAL_FOLDS = 2
+# Leaves of a boosted tree: a part of the root of the number of rows, within limits.
+LEAVES_PER_ROOT = 0.25
+LEAVES = (31, 127)
+# The most trees; rows that are left out choose how many.
+MOST_TREES = 300
+# Share of the rows that are left out for that.
+CHOOSING_SHARE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,52 +57,105 @@ class FoldTrend:
     importance: Array
 
     def at(self, X: Array) -> TrendAt:
-        """What the models say about rows X (N, d): their mean and variance."""
+        """What the models say about rows X (N, d): their mean, and how far they differ outside.
+
+        Inside of the range of the training rows, the experts know how far the models differ: the
+        errors of rows that a model has not seen, from which they have learned, contain it.
+        """
         said = np.array([_predict(models, X, self.name) for models in self.models])
         outside = beyond(X, self.low, self.width)
-        return TrendAt(said.mean(axis=0), said.var(axis=0).mean(axis=1), outside)
+        spread = said.var(axis=0).mean(axis=1) * np.minimum(outside, 1.0)
+        return TrendAt(said.mean(axis=0), spread, outside)
 
 
-def fit_boosted(data: TrainingData, seed: int, n_jobs: int | None) -> Trend:
-    """The trend of boosted trees, kept as plain arrays."""
+class Boosting(NamedTuple):
+    """How many trees each target needs, and what they then leave of rows that are left out.
+
+    Attributes
+    ----------
+    regressors : tuple of t HistGradientBoostingRegressor
+        Not fitted.
+    mean_square : float
+        The mean squared error of trees fitted to the other rows.
+    """
+
+    regressors: tuple[Any, ...]
+    mean_square: float
+
+
+def choose_boosting(data: TrainingData, seed: int, n_jobs: int | None) -> Boosting:
+    """The number of trees for each target, by rows that are left out."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    trees = HistGradientBoostingRegressor(random_state=seed, early_stopping=False)
-    return fit_folds("boosted", trees, data, seed, n_jobs)
+    leaves = int(np.clip(LEAVES_PER_ROOT * np.sqrt(len(data.X)), *LEAVES))
+    trees = partial(HistGradientBoostingRegressor, max_leaf_nodes=leaves, random_state=seed)
+
+    def scores(y: Array) -> Array:
+        tried = trees(max_iter=MOST_TREES, early_stopping=True, validation_fraction=CHOOSING_SHARE)
+        with threadpool_limits(1, user_api="openmp"):
+            found: Array = tried.fit(data.X, y).validation_score_
+        return -2 * found  # they are halves of negative squared errors, from no tree on
+
+    with thread_map(n_jobs) as parallel_map:
+        errors = list(parallel_map(scores, data.Y.T))
+    regressors = tuple(
+        trees(max_iter=max(1, int(np.argmin(one))), early_stopping=False) for one in errors
+    )
+    return Boosting(regressors, float(np.mean([one.min() for one in errors])))
+
+
+class Folds(NamedTuple):
+    """The fold of each row: (n,). Rows of fold -1 are never left out, nor predicted."""
+
+    fold_of: IndexArray
+    n_folds: int
+
+    @classmethod
+    def of(cls, n: int, seed: int, rows: IndexArray | None = None) -> Folds:
+        """Folds of all rows, or few folds of some that stand for all."""
+        rng = np.random.default_rng(seed)
+        if rows is None:
+            return cls(rng.permutation(n) % min(FOLDS, n), min(FOLDS, n))
+        fold_of = np.full(n, -1)
+        fold_of[rows] = rng.permutation(len(rows)) % TRIAL_FOLDS
+        return cls(fold_of, TRIAL_FOLDS)
 
 
 def fit_folds(
-    name: str, regressor: Any, data: TrainingData, seed: int, n_jobs: int | None
+    name: str, regressors: tuple[Any, ...], data: TrainingData, folds: Folds, n_jobs: int | None
 ) -> Trend:
-    """The trend of a regressor, which is cloned for each fold, and its training rows."""
-    X, Y, n = data.X, data.Y, len(data.X)
-    n_folds = min(FOLDS, n)
-    fold_of = np.random.default_rng(seed).permutation(n) % n_folds
+    """The trend of a regressor for each target, cloned for each fold, and its training rows.
 
-    def fit(fold: int) -> tuple[Any, ...]:
+    Boosted trees, by this name, are kept as plain arrays.
+    """
+    X, Y, (fold_of, n_folds) = data.X, data.Y, folds
+    asked = np.flatnonzero(fold_of >= 0)
+
+    def fit(fold: int) -> tuple[tuple[Any, ...], Array, Array]:
         others = fold_of != fold
         with threadpool_limits(1, user_api="openmp"):  # folds run in parallel
-            return tuple(_fit(name, regressor, X[others], y) for y in Y[others].T)
+            pairs = zip(regressors, Y[others].T, strict=True)
+            models = tuple(_fit(name, one, X[others], y) for one, y in pairs)
+            importance = _importance(models, X.shape[1])
+            if name == "boosted":
+                models = tuple(map(Trees.of, models))
+            return models, importance, _predict(models, X[asked], name)
 
     with thread_map(n_jobs) as parallel_map:
-        models = tuple(parallel_map(fit, range(n_folds)))
-    importance = _importance(models, X.shape[1])
-    if name == "boosted":
-        models = tuple(tuple(Trees.of(model) for model in fold) for fold in models)
-    own = np.empty_like(Y)
-    for fold, fitted in enumerate(models):
-        inside = fold_of == fold
-        own[inside] = _predict(fitted, X[inside], name)
-    explained = float(own.var(axis=0).mean())
+        models, importances, predictions = zip(*parallel_map(fit, range(n_folds)), strict=True)
+    importance, said = np.mean(importances, axis=0), np.array(predictions)
+    own, mean = np.zeros_like(Y), np.zeros_like(Y)
+    own[asked] = said[fold_of[asked], np.arange(len(asked))]
+    mean[asked] = said.mean(axis=0)
+    explained = float(own[asked].var(axis=0).mean())
     trend = FoldTrend(name, models, *ranges(X), explained, importance)
-    said = trend.at(X)
-    return Trend(trend, own, own - said.mean, np.zeros(n))
+    return Trend(trend, own, own - mean, np.zeros(len(X)))
 
 
-def _importance(models: tuple[tuple[Any, ...], ...], d: int) -> Array:
-    """The mean of what the models say about the columns, which sums to one: (d,)."""
+def _importance(models: tuple[Any, ...], d: int) -> Array:
+    """The mean of what models say about the columns, which sums to one: (d,)."""
     total = np.zeros(d)
-    for model in (one for fold in models for one in fold):
+    for model in models:
         if hasattr(model, "_predictors"):
             said = split_gains(model, d)
         else:
