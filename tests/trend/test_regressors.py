@@ -12,7 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from manygp import ManyGPRegressor
-from manygp.trend.trees import Trees, split_gains
+from manygp.gp.likelihood import TrainingData
+from manygp.trend.regressors import Folds, choose_boosting, fit_folds
+from manygp.trend.trees import PLACES, Trees, split_gains
 
 RNG = np.random.default_rng(0)
 X = RNG.random((160, 2))
@@ -46,6 +48,44 @@ def test_trees_predict_what_scikit_learn_predicts():
     assert_allclose(trees.predict(X), grown.predict(X), rtol=1e-12)
     assert_array_equal(trees.predict(QUERIES)[3:4], trees.predict(QUERIES[3:4]))
     assert split_gains(grown, 2)[0] > split_gains(grown, 2)[1] > 0
+
+
+def test_the_number_of_rows_asked_at_a_time_changes_no_digit():
+    trees = Trees.of(HistGradientBoostingRegressor(max_iter=5, random_state=0).fit(X, Y))
+    many = np.random.default_rng(1).random((PLACES + 3, 2))
+    found = trees.predict(many)
+    assert_array_equal(found[:7], trees.predict(many[:7]))
+    assert_array_equal(found[-3:], trees.predict(many[-3:]))
+
+
+def scaled(X, y):
+    return TrainingData(X, y[:, None], np.zeros(len(X)), constant_mean=True)
+
+
+def test_noise_gets_few_trees_and_a_rough_function_many():
+    rng = np.random.default_rng(0)
+    rows = rng.random((1500, 2))
+    noise = choose_boosting(scaled(rows, rng.normal(size=1500)), 0, 1)
+    rough = choose_boosting(scaled(rows, np.sign(np.sin(9 * rows.sum(axis=1)))), 0, 1)
+    assert noise.regressors[0].max_iter < 20 < rough.regressors[0].max_iter
+    assert rough.mean_square < 0.3 < 0.8 < noise.mean_square
+
+
+def test_rows_that_stand_for_all_are_left_out_and_no_others():
+    data, rows = scaled(X, Y), np.arange(40)
+    trend = fit_folds("line", (LinearRegression(),), data, Folds.of(len(X), 0, rows), 1)
+    assert len(trend.model.models) == 2
+    assert np.all(trend.fitted[40:] == 0)
+    for (one,) in trend.model.models:
+        seen = ~np.isclose(one.predict(X), trend.fitted[:, 0], rtol=0, atol=1e-12)
+        assert seen[40:].all()
+        assert_allclose(LinearRegression().fit(X[seen], Y[seen]).coef_, one.coef_)
+
+
+def test_fold_models_add_variance_outside_of_the_range_only():
+    trend = model("boosted").fit(X, Y).model_.committee.trend.model
+    inside, outside = trend.at(np.array([[0.5, 0.5]])), trend.at(np.array([[3.0, 0.5]]))
+    assert inside.spread == 0 < outside.spread
 
 
 def test_the_rows_of_a_fold_are_predicted_by_a_model_that_has_not_seen_them():
