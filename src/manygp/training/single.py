@@ -184,7 +184,11 @@ def _better(found: Selection, other: Selection) -> Selection:
     )
     best = other if is_better else found
     assert best.report is not None
-    alternatives = (*compared, *best.report.alternatives)
+    assert found.report is not None
+    trends = [
+        one._replace(chosen=False) for one in found.report.alternatives if one.parameter == "trend"
+    ]
+    alternatives = (*compared, *(trends if is_better else ()), *best.report.alternatives)
     return best._replace(report=best.report._replace(alternatives=alternatives))
 
 

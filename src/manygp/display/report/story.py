@@ -136,11 +136,17 @@ def _about_choice(model: FittedModel) -> Iterator[str]:
     )
     for name in ("trend", "structure"):
         if name in compared:
-            several = sorted(by_parameter[name], key=lambda one: one.nll)
-            chosen = next((one for one in several if one.chosen), several[0])
-            others = ", ".join(_scored(one) for one in several if one is not chosen)
+            yield _told(name, sorted(by_parameter[name], key=lambda one: one.nll))
+
+
+def _told(name: str, several: list[Alternative]) -> str:
+    """Which of several values of a parameter was taken, if one was."""
+    others = ", ".join(_scored(one) for one in several if not one.chosen)
+    for chosen in several:
+        if chosen.chosen:
             rest = "the other was" if len(several) == 2 else "the others were"
-            yield f"The {name} is {_scored(chosen)}; {rest} {others}."
+            return f"The {name} is {_scored(chosen)}; {rest} {others}."
+    return f"No {name} was taken, since one expert for all rows is better; compared were {others}."
 
 
 def _scored(one: Alternative) -> str:
