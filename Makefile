@@ -3,7 +3,7 @@ PYTHON ?= python3
 RESULTS ?= speed-results
 BIN := .venv/bin
 
-.PHONY: demo test test-slow paper bench lint figures clean
+.PHONY: demo test test-slow sklearn-suite paper bench lint figures clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
 	$(BIN)/python -m manygp.experiments.demo demo
@@ -13,6 +13,9 @@ test: .venv/.test ## all fast tests
 
 test-slow: .venv/.test ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+sklearn-suite: .venv/.test ## scikit-learn's own tests of its GaussianProcessRegressor, on ours
+	$(BIN)/python benchmarks/sklearn_suite.py
 
 paper: .venv/.cli ## every table and figure of the paper; resumes where it stopped
 	$(BIN)/manygp bench paper --results paper-results $(ARGS)

@@ -59,7 +59,7 @@ def assert_same(first, second, rows=QUERIES):
     for one, other in zip(answers(first, rows), answers(second, rows), strict=True):
         assert_array_equal(one, other, strict=True)
     assert parameters(first) == parameters(second)
-    assert first.kernel_ == second.kernel_
+    assert first.model_.kernel == second.model_.kernel
     assert first.nearest_ == second.nearest_
     assert repr(first.plan_) == repr(second.plan_)
     assert str(first.plan_) == str(second.plan_)

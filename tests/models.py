@@ -6,7 +6,7 @@ import pytest
 from data import noisy_rows, slope_and_wave
 from manygp import ManyGPRegressor
 from manygp.gp.expert import condition
-from manygp.gp.likelihood import TrainingData, maximise
+from manygp.gp.likelihood import Objective, TrainingData, maximise
 from manygp.kernels import RBF, Constant, Matern, White
 from manygp.kernels.base import split_noise
 from manygp.training import fitting
@@ -89,5 +89,5 @@ def fit_expert(X, Y, alpha, indices, kernel, precision, constant_mean):
     """The expert of the rows `indices`, which knows no others."""
     data = TrainingData(X, Y, alpha, constant_mean)
     likelihoods, starts = [data.likelihood(indices)], kernel.theta[None]
-    found = maximise(likelihoods, kernel, precision, starts, fitting.TOLERANCE)
+    found = maximise(likelihoods, Objective(kernel, precision, fitting.TOLERANCE), starts)
     return condition(data, indices, NOBODY, found)

@@ -565,7 +565,7 @@ def test_40_ctrl_c_in_the_first_fit_leaves_no_model_and_keeps_the_checkpoint(
         with pytest.raises(KeyboardInterrupt):
             stopped.fit(X, y, checkpoint=tmp_path)
     with pytest.raises(NotFittedError):
-        stopped.predict(QUERIES)
+        stopped.predict_interval(QUERIES)
     kept = (tmp_path / FITS).read_text()
     # The shared kernel, and experts, as far as the main thread has been told of them.
     assert len(kept.splitlines()) >= (4 if n_jobs == 1 else 1)
@@ -614,7 +614,7 @@ def test_42_a_killed_worker_is_replaced_and_then_its_experts_are_named(
     assert f"{third[:3]}..." in str(caught.value)
     assert "if memory ran out, lower n_jobs or points_per_expert" in str(caught.value)
     with pytest.raises(NotFittedError):
-        asked.predict(QUERIES)
+        asked.predict_interval(QUERIES)
 
 
 def test_43_memory_is_estimated_before_the_work(capsys):
@@ -802,7 +802,7 @@ def test_46_a_disk_that_is_full_of_checkpoints_loses_no_finished_expert(tmp_path
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     with pytest.raises(NotFittedError):
-        unlucky.predict(QUERIES)
+        unlucky.predict_interval(QUERIES)
     unlucky.fit(X, y, checkpoint=tmp_path / "part")
     assert_array_equal(answers(unlucky), answers(whole))
 

@@ -88,6 +88,9 @@ CHANGES = {
     "n_jobs": 2,
     "random_state": 3,
     "verbose": True,
+    "optimizer": None,
+    "n_targets": 1,
+    "copy_X_train": False,
 }
 
 
@@ -106,14 +109,14 @@ def test_an_unknown_parameter_is_refused():
 def test_clone_of_a_fitted_model_is_not_fitted_and_fits_to_the_same_answer(fitted):
     copy = clone(fitted)
     with pytest.raises(NotFittedError):
-        copy.predict(QUERIES)
+        copy.predict_interval(QUERIES)
     assert_array_equal(answers(copy.fit(X, y)), answers(fitted))
 
 
 def test_nested_parameters_of_a_scikit_learn_kernel_reach_the_fit():
     estimator = model(kernel=sk.RBF(1.0, "fixed") + sk.WhiteKernel(0.1, "fixed"))
     estimator.set_params(kernel__k1__length_scale=0.7).fit(X, y)
-    assert estimator.kernel_.signal == RBF(0.7, "fixed")
+    assert estimator.experts_[0].kernel.signal == RBF(0.7, "fixed")
 
 
 def test_fit_leaves_the_parameters_as_they_were():
@@ -252,9 +255,8 @@ def test_rules_set_after_fit_change_the_answer(fitted, change):
 def test_an_unfitted_model_says_so():
     estimator = ManyGPRegressor()
     for method in (
-        estimator.predict,
         estimator.predict_interval,
-        estimator.sample_y,
+        estimator.predict_dist,
         estimator.predict_experts,
         estimator.calibration_ratio,
     ):
@@ -327,7 +329,7 @@ def test_an_interrupted_first_fit_leaves_the_model_unfitted(make, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         unfitted.fit(X, y)
     with pytest.raises(NotFittedError):
-        unfitted.predict(QUERIES)
+        unfitted.predict_interval(QUERIES)
 
 
 def test_a_refused_refit_leaves_the_old_model():

@@ -17,6 +17,7 @@ from manygp.distribution import PredictiveDistribution, fit_tail
 from manygp.findings import CalibrationReport, Plan
 from manygp.gp.likelihood import Likelihood, psd_root
 from manygp.kernels.base import NoisyKernel
+from manygp.kernels.written import Written
 from manygp.relevance import Relevance, relevance_of
 from manygp.rules.aggregation import NO_COMMUNICATION
 from manygp.rules.combine import PredictionRules, only_means
@@ -281,8 +282,12 @@ class FittedModel:
         return sum(expert.log_marginal_likelihood for expert in self.committee.experts)
 
     def log_marginal_likelihood_at(self, theta: Array) -> tuple[float, Array]:
-        """The same if all experts had the log-hyperparameters theta (p,), and its derivative."""
-        kernel = self.kernel.with_theta(theta)
+        """The same if all experts had the log-hyperparameters theta (p,), and its derivative.
+
+        Both are in the order of `written_kernel.theta`.
+        """
+        written = self._written
+        kernel = self.kernel.with_theta(written.to_fit(theta))
         value, gradient = 0.0, np.zeros(kernel.n_free)
         for expert in self.committee.experts:
             own = slice(len(expert.indices))
@@ -292,7 +297,18 @@ class FittedModel:
             with single_threaded_blas():
                 v, g = likelihood.value_and_gradient(kernel)
             value, gradient = value + v, gradient + g
-        return value, gradient
+        return value, written.from_fit(gradient)
+
+    @cached_property
+    def _written(self) -> Written:
+        """The kernel as the user wrote it, and how its theta belongs to that of `kernel`."""
+        own = self.settings.kernel
+        return Written.of(self.kernel if own is None else own, self.n_columns)
+
+    @property
+    def written_kernel(self) -> Any:
+        """`kernel` as the user wrote it: an expression of ours or of scikit-learn's kernels."""
+        return self._written.with_values_of(self.kernel)
 
     def predict_experts(self, X: Array) -> ExpertPredictions:
         """What every expert predicts by itself, in the units of y, before any rule is applied."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral
 from os import PathLike
@@ -11,21 +12,18 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import RegressorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
-    check_is_fitted,
     validate_data,
 )
 
 from manygp import storage, validation
 from manygp.arrays import Array
 from manygp.distribution import PredictiveDistribution
-from manygp.findings import CalibrationReport, Plan
-from manygp.gp.expert import Expert
-from manygp.kernels.base import NoisyKernel
+from manygp.likeness import Likeness, warn_at_bounds
 from manygp.model import FittedModel
 from manygp.relevance import Relevance
 from manygp.rules.labels import LABELS
@@ -49,7 +47,7 @@ class Rows(NamedTuple):
         return self.encoded is None or not (self.encoded.missing | self.encoded.unknown).any()
 
 
-class ManyGPRegressor(RegressorMixin, BaseEstimator):
+class ManyGPRegressor(RegressorMixin, Likeness):
     """Gaussian process regression by a committee of local experts that calibrates itself.
 
     One kernel is fitted for all rows. In its metric the rows are partitioned among many small
@@ -111,7 +109,13 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     alpha : float or array-like of shape (n,), default=0.0
         Known noise variance of the training targets, in the square of their units, on top of
         the kernel's White. It counts whenever one of these rows is left out. As in scikit-learn
-        it is not part of predictions of other rows; `predict` takes theirs.
+        it is not part of predictions of other rows; `predict` takes theirs. With several
+        targets of different scales and `normalize_y` it is in units of each one's variance.
+    optimizer : None, "fmin_l_bfgs_b" or callable, default="fmin_l_bfgs_b"
+        None leaves the kernel's hyperparameters as they are. A callable maps (function, theta,
+        bounds) to the best theta and its value, as in scikit-learn: `function(theta)` is minus
+        the log marginal likelihood, and its derivative unless eval_gradient=False. The noise is
+        the last element of theta.
     normalize_X : bool, default=None
         Whether inputs are scaled to [0, 1] before the kernel sees them. By default they are
         for the default kernel only: a kernel of your own means the units that it was written
@@ -136,6 +140,10 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     verbose : bool, default=False
         Say what is going to be done and what it costs, after evaluating the likelihood of a
         few rows, and show a progress bar on a terminal.
+    n_targets : int, default=None
+        Targets of the prior before `fit`, one by default; `fit` refuses another number.
+    copy_X_train : bool, default=True
+        Accepted for scikit-learn's sake: rows are always copied.
 
     Attributes
     ----------
@@ -144,7 +152,10 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         `hyperparameters`, `log_marginal_likelihood` and the `jitter` that it needed.
     kernel_ : Kernel
         The shared kernel, or that of a single expert, or what the experts started from if they
-        share nothing.
+        share nothing: as you wrote it, one of scikit-learn's if you passed one of these.
+    X_train_, y_train_, L_, alpha_, log_marginal_likelihood_value_ : ndarrays and float
+        As in scikit-learn, of a single expert: its rows, its normalised targets, the Cholesky
+        factor L_ of their covariance and the coefficients alpha_ of the mean.
     nearest_ : int or None
         The number of experts that are queried about a row; None for all.
     calibration_report_ : CalibrationReport or None
@@ -201,6 +212,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         trend: Any = "auto",
         prior_mean: str | None = None,
         alpha: Any = 0.0,
+        optimizer: Any = "fmin_l_bfgs_b",
         normalize_X: bool | None = None,
         normalize_y: bool = True,
         columns: Any = "auto",
@@ -209,6 +221,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
+        n_targets: int | None = None,
+        copy_X_train: bool = True,
     ) -> None:
         self.kernel = kernel
         self.points_per_expert = points_per_expert
@@ -223,6 +237,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         self.trend = trend
         self.prior_mean = prior_mean
         self.alpha = alpha
+        self.optimizer = optimizer
         self.normalize_X = normalize_X
         self.normalize_y = normalize_y
         self.columns = columns
@@ -231,6 +246,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.n_targets = n_targets
+        self.copy_X_train = copy_X_train
 
     @classmethod
     def from_label(cls, label: str, **parameters: Any) -> Self:
@@ -280,7 +297,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
             raise
 
     def _fit(self, X: Any, y: Any, alpha: Any, folder: str | PathLike[str] | None) -> Self:
-        settings, begin = self._settings(), perf_counter()
+        settings, begin = replace(self._settings(), kernel=deepcopy(self.kernel)), perf_counter()
         if self.prior_mean is not None:
             new = PRIOR_MEANS[self.prior_mean]
             warnings.warn(
@@ -301,8 +318,11 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
             identity = identity_of(settings, X, Y, prepared.data.alpha, prepared.columns)
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
-        run = Run(settings.n_jobs, progress.bar if settings.verbose else None, checkpoint)
+        bar = progress.bar if settings.verbose else None
+        run = Run(settings.n_jobs, bar, checkpoint, settings.optimizer)
         self._model = replace(train(settings, prepared, seed, run, begin), encoder=encoder)
+        if settings.kernel is not None and self._model.committee.is_single:
+            warn_at_bounds(self.kernel_)
         return self
 
     def predict(
@@ -315,6 +335,8 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         alpha: Any = 0.0,
     ) -> Any:
         """Predict the distribution of y, or of the latent function without the noise.
+
+        Before `fit` it is the prior: a mean of 0, and the covariance of the kernel as it is given.
 
         The mean alone costs as much as with std, since weights depend on variances; only a
         single expert with a kernel of your own needs none.
@@ -340,7 +362,13 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         cov : ndarray of shape (N, N) or (N, N, t)
         """
         if return_std and return_cov:
-            raise RuntimeError("ask for return_std or return_cov, not both")
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        if not self.__sklearn_is_fitted__():
+            prior = self._prior(X, self._settings())
+            if return_cov:
+                return prior.predict_joint(latent=latent, alpha=alpha)
+            found = prior.predict(latent=latent, alpha=alpha)
+            return found if return_std else found[0]
         model, rows = self.model_, self._rows(X)
         if return_cov:
             return self._joint(model, rows, latent=latent, alpha=alpha)
@@ -453,37 +481,18 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     ) -> Array:
         """Draw from the joint distribution: (N, n_samples) or (N, t, n_samples).
 
-        Parameters are those of `predict`, and the number and seed of the draws.
+        Parameters are those of `predict`, and the number and seed of the draws. Before `fit` they
+        are draws from the prior.
         """
+        rng = check_random_state(random_state)
+        if not self.__sklearn_is_fitted__():
+            return self._prior(X, self._settings()).sample(n_samples, rng, latent=latent)
         model, rows = self.model_, self._rows(X)
-        draws = model.sample(rows.X, n_samples, check_random_state(random_state), latent=latent)
+        draws = model.sample(rows.X, n_samples, rng, latent=latent)
         if not rows.are_known:
             (mean, std), (filled, narrow) = self._with_and_without_doubt(model, rows, latent)
             draws = mean[..., None] + (draws - filled[..., None]) * (std / narrow)[..., None]
         return draws
-
-    def log_marginal_likelihood(
-        self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True
-    ) -> Any:
-        """Sum of the experts' log marginal likelihoods of their own rows, normalised.
-
-        Parameters
-        ----------
-        theta : array-like of shape (p,), default=None
-            Log-hyperparameters for all experts, in the order of `kernel_.theta_names`. By
-            default each expert has its own.
-        eval_gradient : bool, default=False
-            Also return the derivative with respect to theta, shape (p,). Needs theta.
-        clone_kernel : bool, default=True
-            Without effect: kernels are immutable.
-        """
-        check_is_fitted(self)
-        if theta is not None:
-            found = self._model.log_marginal_likelihood_at(np.asarray(theta, dtype=float))
-            return found if eval_gradient else found[0]
-        if eval_gradient:
-            raise ValueError("eval_gradient needs theta: the experts have one each")
-        return self._model.log_marginal_likelihood()
 
     def predict_experts(self, X: Any) -> ExpertPredictions:
         """What every expert predicts by itself, in the units of y, before any rule is applied."""
@@ -504,7 +513,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         ----------
         path : path
         """
-        check_is_fitted(self)
+        self._require_fit()
         if type(self) is not ManyGPRegressor:
             raise ValueError(f"a {type(self).__name__} cannot be saved; pickle keeps any model")
         storage.write_model(path, replace(self.model_, settings=self._settings()))
@@ -538,36 +547,12 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
     @property
     def model_(self) -> FittedModel:
         """All that `fit` found, queried by the rules that the parameters name now."""
-        check_is_fitted(self)
+        self._require_fit()
         fitted = self._model.settings
         names = ("n_jobs", *RULE_PARAMETERS)
         if all(getattr(self, name) == getattr(fitted, name) for name in names):
             return self._model
         return self._model.queried_by(self._settings())
-
-    @property
-    def experts_(self) -> tuple[Expert, ...]:
-        return self._model.committee.experts * self._model.committee.layout.copies
-
-    @property
-    def kernel_(self) -> NoisyKernel:
-        return self._model.kernel
-
-    @property
-    def encoder_(self) -> Any:
-        return self._model.encoder
-
-    @property
-    def nearest_(self) -> int | None:
-        return self._model.chosen.nearest
-
-    @property
-    def calibration_report_(self) -> CalibrationReport | None:
-        return self._model.report
-
-    @property
-    def plan_(self) -> Plan:
-        return self._model.plan
 
     def _settings(self) -> Settings:
         return Settings(**self.get_params(deep=False))
@@ -599,6 +584,7 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         given = {"ensure_2d": False, "ensure_all_finite": False, "input_name": "y"}
         y = check_array(y, dtype=np.float64, **given)
         Y = np.ascontiguousarray(y.reshape(len(y), -1))  # sums depend on the order in memory
+        validation.check_targets(Y, self.n_targets)
         if X is not None:
             check_consistent_length(X, Y)
         validation.refuse_missing(Y, "y", None)
@@ -680,9 +666,6 @@ class ManyGPRegressor(RegressorMixin, BaseEstimator):
         """Names of the columns of X, or their number."""
         names = getattr(self, "feature_names_in_", None)
         return int(self.n_features_in_) if names is None else tuple(names)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_model" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

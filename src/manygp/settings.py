@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.findings import Shrinkage
+from manygp.gp.likelihood import L_BFGS
 from manygp.kernels.base import Kernel
+from manygp.kernels.written import converted
 from manygp.rules.aggregation import AGGREGATIONS
 from manygp.rules.calibration import CALIBRATIONS, Information, none
 from manygp.rules.combine import (
@@ -118,6 +120,7 @@ class Settings:
     trend: Any = "auto"
     prior_mean: str | None = None
     alpha: Any = 0.0
+    optimizer: Any = L_BFGS
     normalize_X: bool | None = None
     normalize_y: bool = True
     columns: Any = "auto"
@@ -126,6 +129,8 @@ class Settings:
     n_jobs: int | None = None
     random_state: Any = None
     verbose: bool = False
+    n_targets: int | None = None
+    copy_X_train: bool = True
 
     def __post_init__(self) -> None:
         _ = self.search_space, self.partitioner  # names that are wrong are refused
@@ -134,18 +139,30 @@ class Settings:
             raise ValueError(f"prior_mean must be one of None, {known}, not {self.prior_mean!r}")
         if self.prior_mean is not None and self.trend != "auto":
             raise ValueError("prior_mean is what trend was called before: set trend alone")
-        known_name = isinstance(self.trend, str) and self.trend in TRENDS
-        regressor = not isinstance(self.trend, type) and hasattr(self.trend, "predict")
-        if not (known_name or (regressor and hasattr(self.trend, "fit"))):
-            raise ValueError(
-                f"trend must be one of {', '.join(TRENDS)} or a regressor, not {self.trend!r}"
-            )
+        self._check_trend()
         if isinstance(self.columns, str) and self.columns not in COLUMNS:
             raise ValueError(f"columns must be one of {COLUMNS}, not {self.columns!r}")
         check_integer("points_per_expert", self.points_per_expert, 1)
         check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
         if self.time_budget is not None:
             check_number("time_budget", self.time_budget, 0, "None or ")
+        self._check_as_in_scikit_learn()
+
+    def _check_trend(self) -> None:
+        known_name = isinstance(self.trend, str) and self.trend in TRENDS
+        regressor = not isinstance(self.trend, type) and hasattr(self.trend, "predict")
+        if not (known_name or (regressor and hasattr(self.trend, "fit"))):
+            raise ValueError(
+                f"trend must be one of {', '.join(TRENDS)} or a regressor, not {self.trend!r}"
+            )
+
+    def _check_as_in_scikit_learn(self) -> None:
+        if self.n_targets is not None:
+            check_integer("n_targets", self.n_targets, 1, "None or ")
+        if not (self.optimizer in (None, L_BFGS) or callable(self.optimizer)):
+            raise ValueError(
+                f"optimizer must be None, {L_BFGS!r} or a callable, not {self.optimizer!r}"
+            )
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -177,11 +194,7 @@ class Settings:
 
     def own_kernel(self, n_features: int) -> Kernel | None:
         """The user's kernel as one of ours, or None for the default one."""
-        if self.kernel is None or isinstance(self.kernel, Kernel):
-            return self.kernel
-        from manygp.kernels.conversion import as_kernel  # which imports scikit-learn's
-
-        return as_kernel(self.kernel, n_features)
+        return None if self.kernel is None else converted(self.kernel, n_features)
 
     def constant_mean(self, *, several: bool) -> bool:
         """Whether experts fit a constant prior mean: by default where there are several."""

@@ -48,7 +48,8 @@ def check_alpha(alpha: Any, n_rows: int) -> Array:
         values = np.empty((0, 0))
     if values.shape not in ((), (n_rows,)):
         raise ValueError(
-            f"alpha must be a number, or one per row of X, shape ({n_rows},); it is {alpha!r}"
+            "alpha must be a scalar or an array with same number of entries as y, "
+            f"{n_rows}; it is {alpha!r}"
         )
     if not np.all(np.isfinite(values)) or np.any(values < 0):
         raise ValueError("alpha is a noise variance: it must be finite and not negative")
@@ -56,17 +57,29 @@ def check_alpha(alpha: Any, n_rows: int) -> Array:
 
 
 def normalised_alpha(alpha: Array, scale: Array) -> Array:
-    """Noise variances (n,) in units of the targets' scales (t,)."""
-    if alpha.any() and np.any(scale != scale[0]):
-        raise ValueError("alpha with several targets needs normalize_y=False")
+    """Noise variances (n,) in units of the targets' scales (t,).
+
+    Targets share one covariance: where their scales differ, alpha is in units of each one's own
+    variance already.
+    """
+    unit = scale[0] if np.all(scale == scale[0]) else 1.0
     with np.errstate(over="ignore"):
-        normalised = np.asarray((np.sqrt(alpha) / scale[0]) ** 2)
+        normalised = np.asarray((np.sqrt(alpha) / unit) ** 2)
     if len(normalised) and normalised.max() > LARGEST:
         raise ValueError(
-            f"alpha is too large for targets of scale {scale[0]:.3g}; it is a variance, "
+            f"alpha is too large for targets of scale {unit:.3g}; it is a variance, "
             "in the square of their units"
         )
     return normalised
+
+
+def check_targets(Y: Array, n_targets: int | None) -> None:
+    """Refuse targets (n, t) of another number than was announced."""
+    if n_targets is not None and Y.shape[1] != n_targets:
+        raise ValueError(
+            "The number of targets seen in `y` is different from the parameter `n_targets`. Got "
+            f"{Y.shape[1]} != {n_targets}"
+        )
 
 
 def check_magnitude(values: Array, what: str, names: Any) -> None:

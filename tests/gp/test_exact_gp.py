@@ -23,6 +23,10 @@ from sklearn.gaussian_process.kernels import (
 from data import read_only
 from manygp import ManyGPRegressor, kernels
 from manygp.kernels.conversion import as_kernel
+from manygp.kernels.written import Written
+
+# Some optima lie at a bound, and both models say so.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 rng = np.random.default_rng(0)
 X = read_only(rng.uniform(-2, 2, (60, 3)))
@@ -52,12 +56,6 @@ EVERY_KERNEL = IN_THREE_COLUMNS | IN_ONE_COLUMN
 
 def columns(name):
     return slice(0, 1) if name in IN_ONE_COLUMN else slice(None)
-
-
-def order(name):
-    """Where each element of our theta is in theirs: they sort a kernel's parameters by name."""
-    alphabetical = name != "rational-quadratic"
-    return np.arange(len(EVERY_KERNEL[name].theta)) if alphabetical else np.array([0, 2, 1, 3])
 
 
 def frozen(kernel):
@@ -130,7 +128,7 @@ def test_latent_predictions_leave_the_white_noise_out():
 def test_fixed_bounds_leave_values_as_they_are(name):
     kernel = frozen(EVERY_KERNEL[name].clone_with_theta(EVERY_KERNEL[name].theta))
     model = pair(kernel)[0].fit(X[:, columns(name)], y)
-    assert model.experts_[0].kernel == model.kernel_
+    assert_allclose(model.kernel_.get_params()["k2__noise_level"], 0.05)
     diagonal = model.kernel_.diag(QUERIES[:, columns(name)])
     assert_allclose(diagonal, kernel.diag(QUERIES[:, columns(name)]), rtol=1e-12)
     assert model.experts_[0].hyperparameters == {}
@@ -153,11 +151,11 @@ def test_log_marginal_likelihood_and_gradient_equal_scikit_learn(name):
     ours.fit(train, y)
     theirs.set_params(optimizer=None).fit(train, y)
     theta = kernel.theta + np.linspace(-0.3, 0.4, len(kernel.theta))
-    value, gradient = ours.log_marginal_likelihood(theta[order(name)], eval_gradient=True)
+    value, gradient = ours.log_marginal_likelihood(theta, eval_gradient=True)
     their_value, their_gradient = theirs.log_marginal_likelihood(theta, eval_gradient=True)
     assert value == pytest.approx(their_value, rel=1e-8)
-    assert_allclose(gradient, their_gradient[order(name)], rtol=1e-6, atol=1e-6)
-    assert ours.log_marginal_likelihood(theta[order(name)]) == value
+    assert_allclose(gradient, their_gradient, rtol=1e-6, atol=1e-6)
+    assert ours.log_marginal_likelihood(theta) == value
 
 
 def test_log_marginal_likelihood_of_the_fit_is_that_at_its_theta():
@@ -258,8 +256,9 @@ def test_bounds_that_differ_between_length_scales_are_refused():
 def test_conversion_keeps_values_and_bounds(name):
     kernel = EVERY_KERNEL[name]
     converted = as_kernel(kernel)
-    assert_allclose(converted.theta, kernel.theta[order(name)], rtol=1e-15)
-    assert_allclose(converted.bounds, kernel.bounds[order(name)], rtol=1e-15)
+    order = Written.of(kernel, 1).order  # they sort a kernel's parameters by name
+    assert_allclose(converted.theta, kernel.theta[order], rtol=1e-15)
+    assert_allclose(converted.bounds, kernel.bounds[order], rtol=1e-15)
     assert as_kernel(converted) is converted
 
 

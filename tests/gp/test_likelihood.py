@@ -11,7 +11,7 @@ from data import read_only
 from kernel_cases import CASES, FIXED, rows
 from manygp.gp import linalg
 from manygp.gp.expert import posterior_covariance, predict_expert
-from manygp.gp.likelihood import Likelihood, maximise
+from manygp.gp.likelihood import Likelihood, Objective, maximise
 from manygp.kernels import RBF, Constant, Linear, Matern, White
 from manygp.kernels.base import Workspace, split_noise
 from models import fit_expert
@@ -248,7 +248,7 @@ def likelihood():
 
 def maximised(likelihood, kernel, precision, more_starts=None):
     starts = np.vstack([kernel.theta] if more_starts is None else [kernel.theta, more_starts])
-    return maximise([likelihood], kernel, np.array(precision), starts, 2e-9).kernel
+    return maximise([likelihood], Objective(kernel, np.array(precision), 2e-9), starts).kernel
 
 
 def test_the_gradient_vanishes_at_the_optimum(likelihood):

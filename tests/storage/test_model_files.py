@@ -427,7 +427,7 @@ def test_the_arrays_of_experts_are_read_only(tmp_path, settings):
         with pytest.raises(AttributeError):
             one.experts_[0].jitter = 1.0
         with pytest.raises(AttributeError):
-            one.kernel_.signal = White()
+            one.model_.kernel.signal = White()
 
 
 def test_the_arrays_of_a_file_are_read_only(path):

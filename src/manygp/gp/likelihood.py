@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -18,9 +18,11 @@ PADDING = 8
 FILLED_ROWS = 128
 # Tried in turn until the Cholesky factorisation succeeds, relative to the mean prior variance.
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
+# scikit-learn's name of the optimiser.
+L_BFGS = "fmin_l_bfgs_b"
 
 
-class NotPositiveDefiniteError(ValueError):
+class NotPositiveDefiniteError(np.linalg.LinAlgError):
     """No jitter of the ladder makes the covariance matrix positive definite."""
 
 
@@ -244,12 +246,31 @@ class KernelFit(NamedTuple):
     n_evaluations: int = 0
 
 
+class Objective(NamedTuple):
+    """What fits of hyperparameters have in common.
+
+    Attributes
+    ----------
+    kernel : NoisyKernel
+        Centre of the prior: the shared kernel.
+    precision : ndarray of shape (p,)
+        Precision of the prior of each element of theta; 0 for none, infinity to hold it.
+    tolerance : float
+        Relative improvement at which to stop.
+    optimizer : None, "fmin_l_bfgs_b" or callable
+        None leaves hyperparameters as they are. A callable is one of scikit-learn's kind.
+    """
+
+    kernel: NoisyKernel
+    precision: Array
+    tolerance: float
+    optimizer: Any = L_BFGS
+
+
 def maximise(
     likelihoods: list[Likelihood],
-    kernel: NoisyKernel,
-    precision: Array,
+    objective: Objective,
     starts: Array,
-    tolerance: float,
     evaluate: Callable[..., Iterable[tuple[float, Array]]] = map,
 ) -> KernelFit:
     """The kernel of highest summed likelihood, or posterior where theta has a Gaussian prior.
@@ -258,51 +279,75 @@ def maximise(
     ----------
     likelihoods : list of Likelihood
         Blocks of rows that share the hyperparameters.
-    kernel : NoisyKernel
-        Centre of the prior: the shared kernel.
-    precision : ndarray of shape (p,)
-        Precision of the prior of each element of theta; 0 for none, infinity to hold it.
+    objective : Objective
     starts : ndarray of shape (r, p)
         Values of theta to start from.
-    tolerance : float
-        Relative improvement at which to stop.
     evaluate : callable
         `map`, or a parallel one that keeps the order.
     """
-    bounds = kernel.bounds
-    held = np.isinf(precision)
-    if held.all():
-        return KernelFit(kernel, 0)
-    centre = np.clip(kernel.theta, *bounds.T)
-    bounds[held] = centre[held, None]
-    precision = np.where(held, 0.0, precision)
-    best, best_theta, n_evaluations = -np.inf, centre, 0
+    if objective.optimizer is None or np.isinf(objective.precision).all():
+        return KernelFit(objective.kernel, 0)
+    search = _Search(likelihoods, objective, evaluate)
+    climb = search.climb_by_own if callable(objective.optimizer) else search.climb
+    for start in np.clip(starts, *search.bounds.T):
+        climb(start)
+    if search.best == -np.inf:  # no start has a likelihood: all ones, in the normalised units
+        climb(np.clip(np.zeros(len(search.centre)), *search.bounds.T))
+    return KernelFit(objective.kernel.with_theta(search.best_theta), search.n_evaluations)
 
-    def objective(theta: Array) -> tuple[float, Array]:
-        nonlocal best, best_theta, n_evaluations
-        n_evaluations += 1
-        force = precision * (theta - centre)
-        value, gradient = -0.5 * float(force @ (theta - centre)), -force
-        candidate = kernel.with_theta(theta)
+
+class _Search:
+    """The log posterior as a function of theta, and the best theta so far."""
+
+    def __init__(
+        self,
+        likelihoods: list[Likelihood],
+        objective: Objective,
+        evaluate: Callable[..., Iterable[tuple[float, Array]]],
+    ) -> None:
+        self.likelihoods, self.objective, self.evaluate = likelihoods, objective, evaluate
+        held = np.isinf(objective.precision)
+        self.bounds = objective.kernel.bounds
+        self.centre = np.clip(objective.kernel.theta, *self.bounds.T)
+        self.bounds[held] = self.centre[held, None]
+        self.precision = np.where(held, 0.0, objective.precision)
+        self.best, self.best_theta, self.n_evaluations = -np.inf, self.centre, 0
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        """Minus the log posterior, and its derivative."""
+        self.n_evaluations += 1
+        force = self.precision * (theta - self.centre)
+        value, gradient = -0.5 * float(force @ (theta - self.centre)), -force
+        candidate = self.objective.kernel.with_theta(theta)
         try:
-            for v, g in evaluate(lambda one: one.value_and_gradient(candidate), likelihoods):
+            for v, g in self.evaluate(
+                lambda one: one.value_and_gradient(candidate), self.likelihoods
+            ):
                 value, gradient = value + v, gradient + g
         except NotPositiveDefiniteError:
             value = -np.inf
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             # Worse than the best, but not so much that the line search would step back to it.
-            worse = 1e100 if best == -np.inf else 1 + abs(best) - best
+            worse = 1e100 if self.best == -np.inf else 1 + abs(self.best) - self.best
             return worse, np.zeros_like(theta)
-        if value > best:
-            best, best_theta = value, theta.copy()
+        if value > self.best:
+            self.best, self.best_theta = value, theta.copy()
         return -value, -gradient
 
-    def climb(start: Array) -> None:
-        options = {"ftol": tolerance}
-        minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    def climb(self, start: Array) -> None:
+        """By L-BFGS."""
+        options = {"ftol": self.objective.tolerance}
+        minimize(self, start, jac=True, method="L-BFGS-B", bounds=self.bounds, options=options)
 
-    for start in np.clip(starts, *bounds.T):
-        climb(start)
-    if best == -np.inf:  # no start has a likelihood: all ones, in the units of normalised data
-        climb(np.clip(np.zeros(len(centre)), *bounds.T))
-    return KernelFit(kernel.with_theta(best_theta), n_evaluations)
+    def climb_by_own(self, start: Array) -> None:
+        """By an optimizer of the user's: what it returns counts, not what it has tried."""
+        best = self.best, self.best_theta
+
+        def minus(theta: Any, eval_gradient: Any = True) -> Any:  # scikit-learn's signature
+            found = self(np.asarray(theta, dtype=float))
+            return found if eval_gradient else found[0]
+
+        theta, value = self.objective.optimizer(minus, start, bounds=self.bounds)
+        self.best, self.best_theta = best
+        if -float(value) > self.best:
+            self.best, self.best_theta = -float(value), np.asarray(theta, dtype=float)

@@ -18,6 +18,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 
 from manygp.arrays import Array
+from manygp.kernels.reading import Readable
 
 Bounds = tuple[float, float] | Literal["fixed"]
 LengthScale = float | tuple[float, ...]
@@ -58,7 +59,7 @@ class Workspace:
         return len(self._arrays)
 
 
-class Kernel(ABC):
+class Kernel(Readable, ABC):
     """Base of all kernels. A leaf is a frozen dataclass with a `<name>_bounds` per hyperparameter.
 
     Bounds are a pair (low, high) in the hyperparameter's own units, or "fixed".
@@ -183,7 +184,7 @@ class Kernel(ABC):
         """How fast it varies along each column: (d,), zeros where distance has no meaning."""
         return np.zeros(n_features)
 
-    def check_columns(self, n_features: int) -> None:  # noqa: B027
+    def check_columns(self, n_features: int) -> None:
         """Raise ValueError unless the kernel can be evaluated on rows of n_features columns."""
 
     def __post_init__(self) -> None:
@@ -199,7 +200,10 @@ class Kernel(ABC):
             else:
                 low, high = (float(b) for b in bounds)
                 if not 0 < low <= high < np.inf:
-                    raise ValueError(f"{name}_bounds must be 0 < low <= high, not {bounds!r}")
+                    raise ValueError(
+                        f"{name}_bounds must be 0 < low <= high, not {bounds!r}: the optimiser "
+                        "requires that all bounds are finite"
+                    )
                 object.__setattr__(self, f"{p}_bounds", (low, high))
             off = (
                 bounds == "fixed" and value == 0.0 and p in ("variance", "offset")
@@ -264,6 +268,16 @@ class Pair(Kernel):
         for part in (self.left, self.right):
             if not isinstance(part, Kernel):
                 raise TypeError(f"a kernel combines with kernels, not with {part!r}")
+
+    @property
+    def k1(self) -> Kernel:
+        """The left one, by scikit-learn's name."""
+        return self.left
+
+    @property
+    def k2(self) -> Kernel:
+        """The right one, by scikit-learn's name."""
+        return self.right
 
     @property
     def n_free(self) -> int:

@@ -14,12 +14,12 @@ def say(message: str) -> None:
     print(f"manygp: {message}", file=sys.stderr)
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn whoever called the library, from wherever in it this is called."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("manygp"):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def bar(items: Iterable[T], total: int) -> Iterable[T]:

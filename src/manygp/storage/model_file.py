@@ -22,7 +22,7 @@ from manygp.committee.layout import Layout
 from manygp.findings import Alternative, CalibrationReport, Plan
 from manygp.gp.expert import SINGLE_ROWS
 from manygp.gp.factors import Factor
-from manygp.gp.likelihood import KernelFit, TrainingData
+from manygp.gp.likelihood import L_BFGS, KernelFit, TrainingData
 from manygp.kernels.base import Kernel, NoisyKernel, Sum, scratch_arrays, split_noise
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.model import FittedModel
@@ -56,7 +56,10 @@ MOST_JOBS = 1024
 # Names of schema 1 that have changed.
 RENAMED = {"pull": "shrinkage", "pulls": "shrinkages"}
 # Parameters that older files lack.
-ADDED = {"columns": "auto", "trend": "auto"}
+ADDED = {
+    "columns": "auto", "trend": "auto", "optimizer": L_BFGS, "n_targets": None,
+    "copy_X_train": True,
+}  # fmt: skip
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import MANY_ROWS
 from manygp.findings import Shrinkage
-from manygp.gp.likelihood import KernelFit, TrainingData, maximise
+from manygp.gp.likelihood import L_BFGS, KernelFit, Objective, TrainingData, maximise
 from manygp.kernels.base import NoisyKernel, metric
 from manygp.rules.partition import balltree
 from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
@@ -40,7 +40,7 @@ Fits: TypeAlias = Generator[KernelFit, None, None]
 
 
 class Run(NamedTuple):
-    """How a fit is done, which has no influence on its result.
+    """How fits are done. All but the optimizer has no influence on the result.
 
     Attributes
     ----------
@@ -49,11 +49,14 @@ class Run(NamedTuple):
         Wraps the iterator of fits and their number.
     checkpoint : Checkpoint, optional
         Where finished fits are kept, and taken from.
+    optimizer : None, str or callable
+        See `Objective`.
     """
 
     n_jobs: int | None = None
     progress: Progress | None = None
     checkpoint: Checkpoint | None = None
+    optimizer: Any = L_BFGS
 
 
 class Task(NamedTuple):
@@ -61,14 +64,6 @@ class Task(NamedTuple):
 
     rows: IndexArray
     starts: Array
-
-
-class Objective(NamedTuple):
-    """What all fits of experts have in common; see `maximise`."""
-
-    kernel: NoisyKernel
-    precision: Array
-    tolerance: float
 
 
 def random_blocks(n: int, n_rows: int, rng: np.random.Generator) -> list[IndexArray]:
@@ -113,12 +108,13 @@ def fit_shared(
         Whether BLAS runs on one thread in each of the blocks.
     """
     free = np.zeros(kernel.n_free)
+    objective = Objective(kernel, free, TOLERANCE_SHARED, run.optimizer)
 
     def fit(missing: list[Array]) -> Fits:
         likelihoods = [data.likelihood(block) for block in blocks]
         with thread_map(run.n_jobs, limit=limit) as parallel_map:
             for starts in missing:
-                yield maximise(likelihoods, kernel, free, starts, TOLERANCE_SHARED, parallel_map)
+                yield maximise(likelihoods, objective, starts, parallel_map)
 
     if run.checkpoint is None:
         (found,) = fit([starts])
@@ -167,6 +163,7 @@ def fit_tasks(
     data: TrainingData, tasks: list[Task], objective: Objective, run: Run, *, single: bool = False
 ) -> list[KernelFit]:
     """The kernel of each expert by an objective; `single` if it has all threads to itself."""
+    objective = objective._replace(optimizer=run.optimizer)
     workers = 1 if single else n_workers(run.n_jobs)
     limit = not (single and len(tasks[0].rows) > MANY_ROWS)
 
@@ -175,7 +172,7 @@ def fit_tasks(
 
     fits: Iterator[KernelFit] = fit(tasks)
     if run.checkpoint is not None:
-        common = key_of(data.Y, *objective)
+        common = key_of(data.Y, *objective[:3])  # the checkpoint knows the optimizer
         keys = [key_of(common, *task) for task in tasks]
         fits = _resumed(fit, tasks, keys, objective.kernel, run.checkpoint)
     return list(fits if run.progress is None else run.progress(fits, len(tasks)))
@@ -219,8 +216,7 @@ def _fit_in_parallel(
 
 def fit_kernel(data: TrainingData, objective: Objective, task: Task) -> KernelFit:
     """The hyperparameters of one expert, from its own rows."""
-    kernel, precision, tolerance = objective
-    return maximise([data.likelihood(task.rows)], kernel, precision, task.starts, tolerance)
+    return maximise([data.likelihood(task.rows)], objective, task.starts)
 
 
 def _in_processes(

@@ -16,7 +16,7 @@ from manygp.committee.committee import Committee, Query
 from manygp.committee.layout import Layout
 from manygp.findings import Alternative, CalibrationReport
 from manygp.gp.expert import condition, predict_expert
-from manygp.gp.likelihood import TrainingData
+from manygp.gp.likelihood import Objective, TrainingData
 from manygp.kernels.additive import structured_kernel
 from manygp.kernels.base import NoisyKernel, White, Workspace, split_noise
 from manygp.kernels.catalogue import default_kernel
@@ -25,7 +25,7 @@ from manygp.rules.combine import PredictionRules
 from manygp.rules.records import ExpertPredictions
 from manygp.settings import SearchSpace
 from manygp.training.builder import Builder
-from manygp.training.fitting import TOLERANCE, Objective, Run, Task, fit_tasks
+from manygp.training.fitting import TOLERANCE, Run, Task, fit_tasks
 from manygp.training.recalibration import LeftOutErrors, farthest_known, gains, recalibrate
 
 # Rows that are left out to correct the variance, at most.

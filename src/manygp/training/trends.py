@@ -13,7 +13,7 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.layout import Layout
 from manygp.findings import Alternative
-from manygp.gp.likelihood import TrainingData, maximise
+from manygp.gp.likelihood import Objective, TrainingData, maximise
 from manygp.gp.trend import Trend
 from manygp.kernels.base import NoisyKernel, metric, split_noise
 from manygp.kernels.catalogue import default_kernel
@@ -310,9 +310,10 @@ class _Comparison(NamedTuple):
         """A kernel for all experts, learned from blocks of rows."""
         kernel = start_kernel(learned, variance)
         likelihoods, free = [learned.likelihood(one) for one in blocks], np.zeros(kernel.n_free)
+        objective = Objective(kernel, free, TOLERANCE, self.run.optimizer)
         with thread_map(self.run.n_jobs) as parallel_map:
             start = kernel.theta[None]
-            return maximise(likelihoods, kernel, free, start, TOLERANCE, parallel_map).kernel
+            return maximise(likelihoods, objective, start, parallel_map).kernel
 
     def _nll_by(self, prospect: Prospect, kernel: NoisyKernel) -> Array:
         """The same by experts that have a kernel."""

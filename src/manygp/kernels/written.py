@@ -1,0 +1,58 @@
+"""A fitted kernel as the user wrote it: fits work with signal and noise, in that order."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manygp.arrays import Array, IndexArray
+from manygp.kernels.base import Kernel, NoisyKernel, split_noise
+
+
+class Written(NamedTuple):
+    """The user's expression, ours or scikit-learn's, and how its theta belongs to that of fits.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    order : ndarray of shape (p,)
+        Where each element of a fit's theta is in the expression's.
+    """
+
+    kernel: Any
+    order: IndexArray
+
+    @classmethod
+    def of(cls, kernel: Any, n_features: int) -> Written:
+        """The expression's elements of theta, numbered, and found again among signal and noise."""
+        numbers = np.arange(len(kernel.theta)) + 1.0
+        marked = split_noise(converted(kernel.clone_with_theta(np.log(numbers)), n_features))
+        return cls(kernel, np.rint(marked.values).astype(np.intp) - 1)
+
+    def with_values_of(self, fitted: NoisyKernel) -> Any:
+        """The expression with the hyperparameters of a fit."""
+        return self.kernel.clone_with_theta(self.from_fit(fitted.theta))
+
+    def from_fit(self, theta: Array) -> Array:
+        """One number per element of a fit's theta, in the order of the expression: (p,)."""
+        found = np.empty(len(theta))
+        found[self.order] = theta
+        return found
+
+    def to_fit(self, theta: Array) -> Array:
+        """The opposite."""
+        if len(theta) != len(self.order):
+            raise ValueError(
+                f"{self.kernel!r} needs {len(self.order)} elements of theta, not {len(theta)}"
+            )
+        return theta[self.order]
+
+
+def converted(kernel: Any, n_features: int) -> Kernel:
+    """A kernel of ours, from one of scikit-learn's if need be."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    from manygp.kernels.conversion import as_kernel  # which imports scikit-learn's
+
+    return as_kernel(kernel, n_features)

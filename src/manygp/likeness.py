@@ -1,0 +1,182 @@
+"""What a fitted estimator shows, and what it has in common with scikit-learn's.
+
+Attributes, those of a single expert by the names of scikit-learn's GaussianProcessRegressor; the
+likelihood as a function of theta, the prior before `fit`, parameters of kernels by name, and the
+warning of an optimum at a bound.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.validation import check_array
+
+from manygp import validation
+from manygp.arrays import Array
+from manygp.findings import CalibrationReport, Plan
+from manygp.gp.expert import Expert
+from manygp.kernels.base import Kernel
+from manygp.model import FittedModel
+from manygp.prior import Prior
+from manygp.runtime.progress import warn
+from manygp.settings import Settings
+
+
+class Likeness(BaseEstimator):
+    """The part of `ManyGPRegressor` that those know who come from scikit-learn."""
+
+    kernel: Any
+    _model: FittedModel
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also those of a kernel: `kernel__left__length_scale`."""
+        kernel = params.get("kernel", getattr(self, "kernel", None))
+        if isinstance(kernel, Kernel):
+            inner = {name: params.pop(name) for name in list(params) if name[:8] == "kernel__"}
+            if inner:
+                params["kernel"] = kernel.set_params(
+                    **{name[8:]: value for name, value in inner.items()}
+                )
+        found: Self = super().set_params(**params)
+        return found
+
+    def log_marginal_likelihood(
+        self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True
+    ) -> Any:
+        """Sum of the experts' log marginal likelihoods of their own rows, normalised.
+
+        Parameters
+        ----------
+        theta : array-like of shape (p,), default=None
+            Log-hyperparameters for all experts, in the order of `kernel_.theta`. By default each
+            expert has its own.
+        eval_gradient : bool, default=False
+            Also return the derivative with respect to theta, shape (p,). Needs theta.
+        clone_kernel : bool, default=True
+            Without effect: `kernel_` stays as it was fitted.
+        """
+        self._require_fit()
+        if theta is not None:
+            found = self._model.log_marginal_likelihood_at(np.asarray(theta, dtype=float))
+            return (np.float64(found[0]), found[1]) if eval_gradient else np.float64(found[0])
+        if eval_gradient:
+            raise ValueError(
+                "Gradient can only be evaluated for theta!=None: the experts have one theta each"
+            )
+        return np.float64(self._model.log_marginal_likelihood())
+
+    @property
+    def experts_(self) -> tuple[Expert, ...]:
+        return self._model.committee.experts * self._model.committee.layout.copies
+
+    @property
+    def encoder_(self) -> Any:
+        return self._model.encoder
+
+    @property
+    def nearest_(self) -> int | None:
+        return self._model.chosen.nearest
+
+    @property
+    def calibration_report_(self) -> CalibrationReport | None:
+        return self._model.report
+
+    @property
+    def plan_(self) -> Plan:
+        return self._model.plan
+
+    @property
+    def kernel_(self) -> Any:
+        return self._model.written_kernel
+
+    @property
+    def log_marginal_likelihood_value_(self) -> float:
+        return self._model.log_marginal_likelihood()
+
+    @property
+    def X_train_(self) -> Array:
+        return self._model.x_scaling.undo(self._only_expert("X_train_").X)
+
+    @property
+    def y_train_(self) -> Array:
+        return _squeezed(self._only_expert("y_train_").Y)
+
+    @property
+    def L_(self) -> Array:
+        expert = self._only_expert("L_")
+        n = len(expert.X)
+        factor: Array = solve_triangular(expert.whitener[:n, :n], np.eye(n), lower=True)
+        return factor
+
+    @property
+    def alpha_(self) -> Array:
+        expert = self._only_expert("alpha_")
+        return _squeezed(expert.coefficients[: len(expert.X)])
+
+    @property
+    def _y_train_mean(self) -> Any:  # other libraries read these two
+        return _squeezed(self._model.y_scaling.shift)
+
+    @property
+    def _y_train_std(self) -> Any:
+        return _squeezed(self._model.y_scaling.scale)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in vars(self)
+
+    def _require_fit(self) -> None:
+        """Refuse an unfitted estimator; scikit-learn's check accepts one with a prior."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
+                "appropriate arguments before using this estimator."
+            )
+
+    def _only_expert(self, name: str) -> Expert:
+        """The expert of all rows, which is as scikit-learn's model is."""
+        experts = self._model.committee.experts
+        if len(experts) > 1:
+            raise AttributeError(
+                f"{name} is that of one expert, and the model has {len(experts)}; each of "
+                "`experts_` has its own X, Y, whitener (the inverse of L_) and coefficients"
+            )
+        return experts[0]
+
+    def _prior(self, X: Any, settings: Settings) -> Prior:
+        """What there is to say about rows before fit."""
+        validation.refuse_unnumeric(X, "X")
+        rows = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name="X")
+        validation.refuse_missing(rows, "X", None)
+        return Prior.of(settings, rows)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False  # there is a prior
+        return tags
+
+
+def warn_at_bounds(kernel: Any) -> None:
+    """Warn of each fitted hyperparameter that lies at a bound, in scikit-learn's words."""
+    at_bound = np.isclose(kernel.bounds, kernel.theta[:, None])
+    start = 0
+    for one in kernel.hyperparameters:
+        for dimension in range(0 if one.fixed else one.n_elements):
+            for side, which, change in ((0, "lower", "Decreasing"), (1, "upper", "Increasing")):
+                if at_bound[start, side]:
+                    warn(
+                        f"The optimal value found for dimension {dimension} of parameter "
+                        f"{one.name} is close to the specified {which} bound "
+                        f"{one.bounds[dimension][side]}. {change} the bound and calling fit "
+                        "again may find a better value.",
+                        ConvergenceWarning,
+                    )
+            start += 1
+
+
+def _squeezed(array: Array) -> Any:
+    """Without the axis of targets where there is one."""
+    return array[..., 0] if array.shape[-1] == 1 else array
