@@ -68,6 +68,28 @@ CASES = {
     "periodic": Case(
         Periodic(0.9, 1.3), lambda x, z: reference.periodic(x, z, 0.9, 1.3), n_columns=3
     ),
+    "periodic-per-column": Case(
+        Periodic(ARD, (1.3, 0.7, 2.0)),
+        lambda x, z: np.prod(
+            [
+                reference.periodic([a], [b], length, period)
+                for a, b, length, period in zip(x, z, ARD, (1.3, 0.7, 2.0), strict=True)
+            ]
+        ),
+    ),
+    "periodic-period-per-column": Case(
+        Periodic(0.9, (1.3, 0.7, 2.0), period_bounds=FIXED),
+        lambda x, z: np.prod(
+            [
+                reference.periodic([a], [b], 0.9, period)
+                for a, b, period in zip(x, z, (1.3, 0.7, 2.0), strict=True)
+            ]
+        ),
+    ),
+    "bounds-per-column": Case(
+        Matern(ARD, ((0.1, 1.0), (0.2, 2.0), (0.3, 9.0)), nu=1.5),
+        lambda x, z: reference.matern(x, z, 1.5, ARD),
+    ),
     "periodic-one-column": Case(
         Periodic(0.9, 1.3),
         lambda x, z: reference.periodic(x, z, 0.9, 1.3),

@@ -83,6 +83,24 @@ def test_kernel_and_its_parameters_can_be_set_together():
     assert clone(estimator).kernel is estimator.kernel
 
 
+def test_the_default_kernel_is_in_the_units_of_X():
+    units = np.array([1000.0, 0.01])
+    fitted = model(calibration="none", trend="none").fit(X * units, y)
+    again = model(fitted.kernel_, optimizer=None, calibration="none").fit(X * units, y)
+    expected = fitted.predict(QUERIES * units, return_std=True)
+    assert_allclose(again.predict(QUERIES * units, return_std=True), expected, rtol=1e-8)
+    value = fitted.log_marginal_likelihood_value_
+    assert again.log_marginal_likelihood_value_ == pytest.approx(value)
+    assert fitted.log_marginal_likelihood(fitted.kernel_.theta) == pytest.approx(value)
+    better = model(fitted.kernel_, calibration="none").fit(X * units, y)
+    assert better.log_marginal_likelihood_value_ == pytest.approx(value, abs=1e-3)
+
+
+def test_the_fitted_kernel_is_one_line():
+    for kernel in (None, NOISE_FIRST, White(0.1) + RBF()):
+        assert "\n" not in str(model(kernel, optimizer=None).fit(X, y).kernel_)
+
+
 # Optimisers
 
 

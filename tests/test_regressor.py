@@ -294,12 +294,12 @@ def test_a_shrinkage_may_be_one_number_or_one_per_hyperparameter(shrinkage, name
     seen = []
     fitted = model(hyperparameters=lambda kernel: seen.append(kernel) or shrinkage).fit(X, y)
     assert_array_equal(answers(fitted), answers(model(hyperparameters=name).fit(X, y)))
-    assert seen == [fitted.kernel_]
+    assert seen == [fitted.model_.kernel]
 
 
 def test_an_infinite_shrinkage_of_one_hyperparameter_holds_that_one_only():
     fitted = model(hyperparameters=lambda kernel: np.array([np.inf, 0.0, 0.0, 0.0])).fit(X, y)
-    distance = np.abs([e.kernel.theta - fitted.kernel_.theta for e in fitted.experts_])
+    distance = np.abs([e.kernel.theta - fitted.model_.kernel.theta for e in fitted.experts_])
     assert_array_equal(distance[:, 0], 0)
     assert np.all(distance[:, 1:].max(axis=0) > 0)
 
@@ -313,14 +313,14 @@ def test_parts_of_a_callable_become_the_experts():
 
 def test_shared_experts_have_one_kernel():
     fitted = model(hyperparameters="shared").fit(X, y)
-    assert all(expert.kernel == fitted.kernel_ for expert in fitted.experts_)
+    assert all(expert.kernel == fitted.model_.kernel for expert in fitted.experts_)
     assert all(expert.n_evaluations == 0 for expert in fitted.experts_)
     assert fitted.kernel_ != model(hyperparameters="independent").fit(X, y).kernel_
 
 
 def test_hierarchical_experts_lie_between_shared_and_independent_ones():
     hierarchical = model().fit(X, y)
-    centre = hierarchical.kernel_.theta
+    centre = hierarchical.model_.kernel.theta
     strong = model(hyperparameters=lambda kernel: 1e4).fit(X, y)
     independent = model(hyperparameters="independent").fit(X, y)
     none, little, more, most = (

@@ -303,11 +303,16 @@ class FittedModel:
     def _written(self) -> Written:
         """The kernel as the user wrote it, and how its theta belongs to that of `kernel`."""
         own = self.settings.kernel
-        return Written.of(self.kernel if own is None else own, self.n_columns)
+        if own is None:  # whatever rows are scaled to, a kernel is for rows as they are
+            return Written.in_units(self.kernel, self.x_scaling.scale)
+        return Written.of(own, self.n_columns)
 
     @property
     def written_kernel(self) -> Any:
-        """`kernel` as the user wrote it: an expression of ours or of scikit-learn's kernels."""
+        """`kernel` as the user wrote it: an expression of ours or of scikit-learn's kernels.
+
+        The default kernel is in the units of X.
+        """
         return self._written.with_values_of(self.kernel)
 
     def predict_experts(self, X: Array) -> ExpertPredictions:

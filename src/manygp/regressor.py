@@ -321,7 +321,8 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         bar = progress.bar if settings.verbose else None
         run = Run(settings.n_jobs, bar, checkpoint, settings.optimizer)
         self._model = replace(train(settings, prepared, seed, run, begin), encoder=encoder)
-        if settings.kernel is not None and self._model.committee.is_single:
+        fits_own = settings.kernel is not None and settings.optimizer is not None
+        if fits_own and self._model.committee.is_single:
             warn_at_bounds(self.kernel_)
         return self
 

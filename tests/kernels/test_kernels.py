@@ -7,7 +7,7 @@ import pytest
 from sklearn.gaussian_process import kernels as sk
 
 import reference
-from kernel_cases import CASES, rows
+from kernel_cases import ARD, CASES, FIXED, rows
 from manygp import kernels
 from manygp.kernels import (
     RBF,
@@ -163,14 +163,51 @@ def test_diagonal_of_a_stationary_kernel_is_exact_wherever_the_rows_lie(name):
     np.testing.assert_array_equal(np.diag(CASES[name].kernel(two_clusters())), np.ones(20))
 
 
-def test_converted_kernel_equals_scikit_learns_or_is_refused_on_several_columns():
+def test_converted_kernel_equals_scikit_learns_on_several_columns():
     theirs, X = sk.ExpSineSquared(0.9, 1.3), rows(9, 3)
-    try:
-        ours = as_kernel(theirs, 3)
-        ours.check_columns(3)
-    except ValueError:
-        return
-    assert_equal(ours(X), theirs(X))
+    assert_equal(as_kernel(theirs, 3)(X), theirs(X))
+
+
+def test_bounds_may_differ_between_columns():
+    pairs = ((0.1, 1.0), (0.2, 3.0), (0.5, 9.0))
+    kernel = RBF(ARD, pairs) + White(0.1, (0.01, 1.0))
+    np.testing.assert_allclose(np.exp(kernel.bounds), [*pairs, (0.01, 1.0)])
+    converted = as_kernel(sk.RBF(ARD, [list(pair) for pair in pairs]))
+    assert converted == RBF(ARD, pairs)
+    assert as_kernel(sk.RBF(ARD, [(0.1, 9.0)] * 3)) == RBF(ARD, (0.1, 9.0))
+    with pytest.raises(ValueError, match="or one per element"):
+        RBF(ARD, pairs[:2])
+    with pytest.raises(ValueError, match="must be 0 < low <= high"):
+        RBF(ARD, (*pairs[:2], (2.0, 1.0)))
+
+
+@pytest.mark.parametrize("name", ["rbf-ard", "matern-1.5-ard", "additive-2.5", "structured"])
+def test_a_kernel_in_other_units_of_the_columns_is_the_same(name):
+    case, scale = CASES[name], np.array([10.0, 0.3, 1.0])
+    X = rows(9, 3)
+    other = case.kernel.in_units(scale)
+    assert_equal(other(X * scale), case.kernel(X))
+    below, above = np.exp(other.bounds - case.kernel.bounds).T
+    np.testing.assert_allclose(below, np.exp(other.theta - case.kernel.theta))
+    np.testing.assert_allclose(above, below)
+
+
+def test_a_kernel_is_read_by_name():
+    kernel = Constant(2.0) * RBF(ARD) + White(0.1, FIXED)
+    parameters = kernel.get_params()
+    assert parameters["left__right__length_scale"] == ARD
+    assert parameters["right"] == White(0.1, FIXED)
+    assert set(kernel.get_params(deep=False)) == {"left", "right"}
+    assert kernel.k1.k2.length_scale == ARD
+    assert [(one.name, one.n_elements, one.fixed) for one in kernel.hyperparameters] == [
+        ("left__left__variance", 1, False),
+        ("left__right__length_scale", 3, False),
+        ("right__variance", 1, True),
+    ]
+    other = kernel.set_params(left__left__variance=3.0, right=White(0.5))
+    assert other == Constant(3.0) * RBF(ARD) + White(0.5)
+    assert kernel == Constant(2.0) * RBF(ARD) + White(0.1, FIXED)
+    assert kernel.clone_with_theta(kernel.theta + 1) == kernel.with_theta(kernel.theta + 1)
 
 
 def test_numbers_multiply_a_kernel_as_constants():
@@ -191,9 +228,9 @@ def test_splitting_off_the_noise_keeps_the_matrix(case):
     assert_equal(split(X), case.kernel(X))
 
 
-@pytest.mark.parametrize("kernel", [RBF() * White(), RBF() + White() + White()])
+@pytest.mark.parametrize("kernel", [Linear() * White(), RBF() + White() * (RBF() + Linear())])
 def test_noise_that_cannot_be_split_off_is_refused(kernel):
-    with pytest.raises(ValueError, match="White"):
+    with pytest.raises(ValueError, match=r"noise \(White\) by .*Linear.*differs between rows"):
         split_noise(kernel)
 
 

@@ -109,7 +109,7 @@ def _outcome(case: Split, model: str, seed: int) -> Outcome:
 def relevant_column(model: ManyGPRegressor, X: Array) -> int:
     """The column with the shortest length-scale in units of its std, for rows X (n, d)."""
     spread = model.model_.x_scaling.apply(X).std(axis=0)
-    return int(np.argmax(metric(model.kernel_, X.shape[1]) * spread))
+    return int(np.argmax(metric(model.model_.kernel, X.shape[1]) * spread))
 
 
 def trust_scores(outcomes: Sequence[Outcome]) -> dict[str, Any]:

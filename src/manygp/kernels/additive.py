@@ -30,7 +30,7 @@ from manygp.kernels.base import (
     Sum,
     Workspace,
 )
-from manygp.kernels.catalogue import TILE, default_kernel
+from manygp.kernels.catalogue import TILE, default_kernel, of_free, scaled_lengths
 
 # Elements of a block: a few arrays of that size fit into a core's cache.
 BLOCK = 2**14
@@ -152,7 +152,7 @@ class ByColumn(Kernel):
                     # d(sum of products) / dk_j is the sum of the other kernels
                     k_bar = bar if self.degree == 1 else bar * (total - variance * k)
                     gradient[:, j] += np.vdot(k_bar, slope), np.vdot(k_bar, k)
-            return self._of_free(gradient * self.variances(X.shape[1]))
+            return of_free(self, gradient * self.variances(X.shape[1]))
 
         return sums[-1], pullback
 
@@ -176,23 +176,8 @@ class ByColumn(Kernel):
                 blocks[1] += blocks[0] * k  # products with the columns on the left
             blocks[0] += k
 
-    def _of_free(self, gradient: Array) -> Array:
-        """The derivatives by the free hyperparameters, from those by column: (2, d)."""
-        parts = [
-            by_column if np.ndim(getattr(self, name)) else by_column.sum(keepdims=True)
-            for name, by_column in zip(self.parameters, gradient, strict=True)
-            if name in self.free
-        ]
-        return np.concatenate(parts) if parts else np.empty(0)
-
-    def check_columns(self, n_features: int) -> None:
-        for name, words in (("length_scale", "length-scale"), ("variance", "variance")):
-            value = getattr(self, name)
-            if np.ndim(value) and np.size(value) != n_features:
-                raise ValueError(
-                    f"{type(self).__name__} has {np.size(value)} {words}s but X has "
-                    f"{n_features} columns; give one {words}, or one per column"
-                )
+    def in_units(self, scale: Array) -> Any:
+        return scaled_lengths(self, scale)
 
 
 @dataclass(frozen=True)

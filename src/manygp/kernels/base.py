@@ -12,15 +12,16 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from manygp.arrays import Array
 from manygp.kernels.reading import Readable
 
-Bounds = tuple[float, float] | Literal["fixed"]
+Interval = tuple[float, float]
+Bounds = Interval | tuple[Interval, ...] | Literal["fixed"]
 LengthScale = float | tuple[float, ...]
 Pullback = Callable[[Array], Array]
 
@@ -62,12 +63,15 @@ class Workspace:
 class Kernel(Readable, ABC):
     """Base of all kernels. A leaf is a frozen dataclass with a `<name>_bounds` per hyperparameter.
 
-    Bounds are a pair (low, high) in the hyperparameter's own units, or "fixed".
+    Bounds are a pair (low, high) in the hyperparameter's own units, one such pair per column where
+    it holds one number per column, or "fixed".
     """
 
     parameters: ClassVar[tuple[str, ...]] = ()
     # Those that may hold one number per column.
     per_column: ClassVar[tuple[str, ...]] = ()
+    # Whether all rows have the same variance, whatever their columns are.
+    is_stationary: ClassVar[bool] = False
 
     @abstractmethod
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
@@ -145,7 +149,7 @@ class Kernel(Readable, ABC):
     def bounds(self) -> Array:
         """Logarithms of the free hyperparameters' bounds: (p, 2)."""
         rows = [
-            np.tile(getattr(self, f"{p}_bounds"), (np.size(getattr(self, p)), 1))
+            np.broadcast_to(getattr(self, f"{p}_bounds"), (np.size(getattr(self, p)), 2))
             for p in self.free
         ]
         return np.log(np.concatenate(rows)) if rows else np.empty((0, 2))
@@ -184,32 +188,55 @@ class Kernel(Readable, ABC):
         """How fast it varies along each column: (d,), zeros where distance has no meaning."""
         return np.zeros(n_features)
 
+    def in_units(self, scale: Array) -> Kernel:
+        """The same kernel for columns that are multiplied by `scale` (d,)."""
+        return self
+
     def check_columns(self, n_features: int) -> None:
         """Raise ValueError unless the kernel can be evaluated on rows of n_features columns."""
+        for name in self.per_column:
+            value, words = getattr(self, name), name.replace("_", "-")
+            if np.ndim(value) and np.size(value) != n_features:
+                raise ValueError(
+                    f"{type(self).__name__} has {np.size(value)} {words}s but X has "
+                    f"{n_features} columns; give one {words}, or one per column"
+                )
 
     def __post_init__(self) -> None:
         for p in self.parameters:
             raw = getattr(self, p)
             value = float(raw) if np.ndim(raw) == 0 else tuple(float(v) for v in raw)
             object.__setattr__(self, p, value)
-            bounds = getattr(self, f"{p}_bounds")
             name = f"{type(self).__name__}.{p}"
-            if isinstance(bounds, str):
-                if bounds != "fixed":
-                    raise ValueError(f"{name}_bounds must be a pair or 'fixed', not {bounds!r}")
-            else:
-                low, high = (float(b) for b in bounds)
-                if not 0 < low <= high < np.inf:
-                    raise ValueError(
-                        f"{name}_bounds must be 0 < low <= high, not {bounds!r}: the optimiser "
-                        "requires that all bounds are finite"
-                    )
-                object.__setattr__(self, f"{p}_bounds", (low, high))
-            off = (
-                bounds == "fixed" and value == 0.0 and p in ("variance", "offset")
-            )  # no such term
+            bounds = _checked_bounds(name, getattr(self, f"{p}_bounds"), value)
+            object.__setattr__(self, f"{p}_bounds", bounds)
+            # A fixed 0 is no such term.
+            off = bounds == "fixed" and value == 0.0 and p in ("variance", "offset")
             if not (off or (np.all(np.isfinite(value)) and np.all(np.greater(value, 0)))):
                 raise ValueError(f"{name} must be positive and finite, not {value!r}")
+
+
+def _checked_bounds(name: str, bounds: Any, value: Any) -> Bounds:
+    """Bounds of a hyperparameter with this value: a pair, one per element, or "fixed"."""
+    if isinstance(bounds, str):
+        if bounds != "fixed":
+            raise ValueError(f"{name}_bounds must be a pair or 'fixed', not {bounds!r}")
+        return "fixed"
+    pairs = np.array(bounds, dtype=float)
+    if pairs.shape not in ((2,), (np.size(value), 2)):
+        raise ValueError(
+            f"{name}_bounds must be a pair (low, high), or one per element of {value!r}, not "
+            f"{bounds!r}"
+        )
+    low, high = pairs.T
+    if not np.all((low > 0) & (low <= high) & (high < np.inf)):
+        raise ValueError(
+            f"{name}_bounds must be 0 < low <= high, not {bounds!r}: the optimiser requires that "
+            "all bounds are finite"
+        )
+    if pairs.ndim == 1:
+        return float(low), float(high)
+    return tuple((float(a), float(b)) for a, b in pairs)
 
 
 @dataclass(frozen=True)
@@ -219,6 +246,7 @@ class Constant(Kernel):
     variance: float = 1.0
     variance_bounds: Bounds = DEFAULT_BOUNDS
     parameters: ClassVar = ("variance",)
+    is_stationary: ClassVar = True
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
         return np.asarray(self.variance)
@@ -240,6 +268,7 @@ class White(Kernel):
     variance: float = 1.0
     variance_bounds: Bounds = DEFAULT_BOUNDS
     parameters: ClassVar = ("variance",)
+    is_stationary: ClassVar = True
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
         return np.asarray(0.0)
@@ -304,6 +333,13 @@ class Pair(Kernel):
     def with_values(self, values: list[float]) -> Self:
         n = self.left.n_free
         return type(self)(self.left.with_values(values[:n]), self.right.with_values(values[n:]))
+
+    @property
+    def is_stationary(self) -> bool:  # type: ignore[override]
+        return self.left.is_stationary and self.right.is_stationary
+
+    def in_units(self, scale: Array) -> Kernel:
+        return replace(self, left=self.left.in_units(scale), right=self.right.in_units(scale))
 
     def inverse_lengths(self, n_features: int) -> Array:
         return np.hypot(
@@ -417,13 +453,12 @@ def split_noise(kernel: Kernel) -> NoisyKernel:
     terms = _terms(kernel)
     noise = [t for t in terms if isinstance(t, White)]
     signals = [t for t in terms if not isinstance(t, White)]
-    if len(noise) > 1 or any(_contains_white(t) for t in signals):
-        raise ValueError(
-            f"the kernel {kernel!r} must have at most one White, added to the rest: "
-            "signal + White()"
-        )
     if not signals:
         raise ValueError("the kernel is only noise (White); add a signal, such as Matern()")
+    if len(noise) > 1 or any(isinstance(one, White) for t in signals for one in parts_of(t)):
+        from manygp.kernels.mixed import MixedKernel
+
+        return MixedKernel.of(kernel)
     signal = signals[0]
     for term in signals[1:]:
         signal = signal + term
@@ -432,9 +467,3 @@ def split_noise(kernel: Kernel) -> NoisyKernel:
 
 def _terms(kernel: Kernel) -> list[Kernel]:
     return _terms(kernel.left) + _terms(kernel.right) if isinstance(kernel, Sum) else [kernel]
-
-
-def _contains_white(kernel: Kernel) -> bool:
-    if isinstance(kernel, Pair):
-        return _contains_white(kernel.left) or _contains_white(kernel.right)
-    return isinstance(kernel, White)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -84,6 +84,7 @@ class Stationary(Kernel):
     stretch: float = 1.0
     parameters: ClassVar[tuple[str, ...]] = ("length_scale",)
     per_column: ClassVar[tuple[str, ...]] = ("length_scale",)
+    is_stationary: ClassVar[bool] = True
 
     @abstractmethod
     def profile(self, r2: Array, work: Workspace, *, slope: bool) -> tuple[Array, Array, Array]:
@@ -154,12 +155,8 @@ class Stationary(Kernel):
     def inverse_lengths(self, n_features: int) -> Array:
         return np.broadcast_to(1 / np.asarray(self.length_scale), n_features)
 
-    def check_columns(self, n_features: int) -> None:
-        if np.ndim(self.length_scale) and np.size(self.length_scale) != n_features:
-            raise ValueError(
-                f"{type(self).__name__} has {np.size(self.length_scale)} length-scales but X has "
-                f"{n_features} columns; give one length-scale, or one per column"
-            )
+    def in_units(self, scale: Array) -> Any:
+        return scaled_lengths(self, scale)
 
 
 @dataclass(frozen=True)
@@ -290,48 +287,71 @@ class RationalQuadratic(Stationary):
 
 @dataclass(frozen=True)
 class Periodic(Kernel):
-    """k = exp(-2 sum_j sin^2(pi (x_j - x'_j) / period) / length_scale^2).
+    """k = exp(-2 sum_j sin^2(pi (x_j - x'_j) / period_j) / length_scale_j^2).
 
-    The sum over columns keeps it positive definite; a function of the Euclidean distance
-    would not be, with more than one column.
+    One period, or length-scale, serves all columns; a sequence holds one per column. The sum over
+    columns keeps it positive definite; a function of the Euclidean distance would not be, with
+    more than one column.
     """
 
-    length_scale: float = 1.0
-    period: float = 1.0
+    length_scale: LengthScale = 1.0
+    period: LengthScale = 1.0
     length_scale_bounds: Bounds = DEFAULT_BOUNDS
     period_bounds: Bounds = DEFAULT_BOUNDS
     parameters: ClassVar = ("length_scale", "period")
+    per_column: ClassVar = ("length_scale", "period")
+    is_stationary: ClassVar = True
 
-    def angles(self, X1: Array, X2: Array) -> Iterator[Array]:
-        """pi (x_j - x'_j) / period, column by column: (n1, n2) each."""
-        for x1, x2 in zip(X1.T, X2.T, strict=True):
-            yield (np.pi / self.period) * np.subtract.outer(x1, x2)
+    def angles(self, X1: Array, X2: Array) -> Iterator[tuple[Array, float]]:
+        """pi (x_j - x'_j) / period_j, (n1, n2), and length_scale_j, column by column."""
+        d = X1.shape[1]
+        periods, scales = np.broadcast_to(self.period, d), np.broadcast_to(self.length_scale, d)
+        for x1, x2, period, scale in zip(X1.T, X2.T, periods, scales, strict=True):
+            yield (np.pi / period) * np.subtract.outer(x1, x2), scale
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
         K = work.take()
         K.fill(0.0)
-        for angle in self.angles(X1, X2):
-            K += np.sin(angle) ** 2  # sum_j sin^2(pi (x_j - x'_j) / period)
-        K *= -2 / self.length_scale**2
-        return np.exp(K, out=K)  # exp(-2 sum_j sin^2(...) / length_scale^2)
+        for angle, scale in self.angles(X1, X2):
+            K += (np.sin(angle) / scale) ** 2
+        K *= -2
+        return np.exp(K, out=K)  # exp(-2 sum_j sin^2(angle_j) / length_scale_j^2)
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
         K = self.cross(X, X, work)
 
         def pullback(K_bar: Array) -> Array:
-            # dk/dlog(length_scale) = k 4 / length_scale^2 sum_j sin^2(angle_j)
-            # dk/dlog(period) = k 2 / length_scale^2 sum_j angle_j sin(2 angle_j)
-            weight = K_bar * K * (4 / self.length_scale**2)
-            by_name = {"length_scale": 0.0, "period": 0.0}
-            for angle in self.angles(X, X):
-                by_name["length_scale"] += float(np.vdot(weight, np.sin(angle) ** 2))
-                by_name["period"] += float(np.vdot(weight, angle * np.sin(2 * angle))) / 2
-            return np.array([by_name[p] for p in self.free])
+            # dk/dlog(length_scale_j) = k 4 / length_scale_j^2 sin^2(angle_j)
+            # dk/dlog(period_j) = k 2 / length_scale_j^2 angle_j sin(2 angle_j)
+            weight = 4 * K_bar * K
+            gradient = np.empty((2, X.shape[1]))
+            for j, (angle, scale) in enumerate(self.angles(X, X)):
+                gradient[0, j] = np.vdot(weight, np.sin(angle) ** 2) / scale**2
+                gradient[1, j] = np.vdot(weight, angle * np.sin(2 * angle)) / (2 * scale**2)
+            return of_free(self, gradient)
 
         return K, pullback
 
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
+
+
+def of_free(kernel: Kernel, gradient: Array) -> Array:
+    """The derivatives by the free hyperparameters, from those by parameter and column."""
+    parts = [
+        by_column if np.ndim(getattr(kernel, name)) else by_column.sum(keepdims=True)
+        for name, by_column in zip(kernel.parameters, gradient, strict=True)
+        if name in kernel.free
+    ]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def scaled_lengths(kernel: Any, scale: Array) -> Any:
+    """The same kernel for columns that are multiplied by `scale` (d,): other length-scales."""
+    lengths, bounds = scale * np.asarray(kernel.length_scale), kernel.length_scale_bounds
+    if bounds != "fixed":
+        bounds = scale[:, None] * np.broadcast_to(bounds, (len(scale), 2))
+    return replace(kernel, length_scale=lengths, length_scale_bounds=bounds)
 
 
 def default_kernel(

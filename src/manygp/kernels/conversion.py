@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process import kernels as sk
@@ -20,20 +20,29 @@ from manygp.kernels.catalogue import (
     Sum,
     White,
 )
+from manygp.kernels.foreign import Foreign
 
 
 def as_kernel(kernel: Any, n_features: int = 1) -> Kernel:
     """`kernel` itself if it is one of ours, else its conversion from scikit-learn.
 
+    A kernel of scikit-learn's kind that has no counterpart is used as it is.
+
     Raises
     ------
     ValueError
-        If the kernel, or a part of it, has no counterpart; the message names it.
+        If it is no kernel; the message names it.
     """
     if isinstance(kernel, Kernel):
         return kernel
-    convert = CONVERTERS.get(type(kernel), _refuse)
-    return convert(kernel, n_features)
+    if type(kernel) in CONVERTERS:
+        return CONVERTERS[type(kernel)](kernel, n_features)
+    if isinstance(kernel, sk.Kernel) and not isinstance(kernel, sk.CompoundKernel):
+        return Foreign(kernel)
+    raise ValueError(
+        f"the kernel {kernel!r} has no counterpart in manygp; pass a kernel of manygp.kernels or "
+        "of sklearn.gaussian_process.kernels, or sums and products of these"
+    )
 
 
 def _matern(kernel: Any, n_features: int) -> Kernel:
@@ -41,26 +50,14 @@ def _matern(kernel: Any, n_features: int) -> Kernel:
     if kernel.nu == np.inf:
         return RBF(length_scale, bounds)
     if kernel.nu not in (0.5, 1.5, 2.5):
-        _refuse(kernel, n_features)
+        return Foreign(kernel)
     return Matern(length_scale, bounds, nu=kernel.nu)
 
 
 def _periodic(kernel: Any, n_features: int) -> Kernel:
-    if n_features > 1:
-        raise ValueError(
-            f"the kernel {kernel!r} is not a covariance function on {n_features} columns; use "
-            "manygp.kernels.Periodic, which multiplies over the columns"
-        )
+    if n_features > 1:  # a function of the Euclidean distance, as it is
+        return Foreign(kernel)
     return Periodic(*_given(kernel, "length_scale", "periodicity"))
-
-
-def _refuse(kernel: Any, n_features: int) -> NoReturn:
-    raise ValueError(
-        f"the kernel {kernel!r} has no counterpart in manygp; use sums and products of Matern "
-        "(nu 0.5, 1.5, 2.5), RBF, RationalQuadratic, Linear, Periodic, Additive, Pairwise, "
-        "Constant and White from manygp.kernels, or of the counterparts that most of them have "
-        "in sklearn.gaussian_process.kernels"
-    )
 
 
 # What makes ours from an object of exactly that class, for inputs of n columns.
@@ -86,14 +83,10 @@ def _given(kernel: Any, *parameters: str) -> list[Any]:
 
 
 def _bounds(kernel: Any, parameter: str) -> Any:
-    """One pair, or "fixed"; scikit-learn may have a pair for each element."""
+    """One pair, one per element where they differ, or "fixed"."""
     bounds = getattr(kernel, f"{parameter}_bounds")
     if isinstance(bounds, str):
         return bounds
-    pairs = np.unique(np.atleast_2d(bounds), axis=0)
-    if len(pairs) > 1:
-        raise ValueError(
-            f"the kernel {kernel!r} has different bounds for each {parameter}; "
-            "manygp takes one pair for all"
-        )
-    return tuple(pairs[0])
+    pairs = np.atleast_2d(bounds)
+    same = np.all(pairs == pairs[0])
+    return tuple(pairs[0]) if same else tuple(map(tuple, pairs))

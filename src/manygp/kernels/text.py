@@ -29,6 +29,8 @@ from manygp.kernels.catalogue import (
     Sum,
     White,
 )
+from manygp.kernels.foreign import Foreign
+from manygp.kernels.mixed import MixedKernel
 
 KERNELS: dict[str, Any] = {
     kind.__name__: kind
@@ -62,6 +64,7 @@ def describe(kernel: Kernel) -> str:
 
     A constant is a plain number, unless it is all there is. Noise of variance 0 is left out.
     """
+    kernel = _without_noisy(kernel)
     first, *others = _terms(kernel)
     if type(first) is Constant and not others:
         return f"Constant({_short(first.variance)})"
@@ -70,7 +73,7 @@ def describe(kernel: Kernel) -> str:
 
 def formula(kernel: Kernel) -> str:
     """A kernel without its hyperparameters: Constant * Matern(nu=2.5) + White."""
-    return _combination(kernel, _named)
+    return _combination(_without_noisy(kernel), _named)
 
 
 def _combination(kernel: Kernel, write: Callable[[Kernel], str]) -> str:
@@ -103,10 +106,14 @@ def _described(kernel: Kernel) -> str:
         return _short(kernel.variance)
     if type(kernel) is White:
         return f"White({_short(kernel.variance)})"
+    if isinstance(kernel, Foreign):
+        return str(kernel.kernel)
     return _call(kernel, [*kernel.parameters, *_settings(kernel)])
 
 
 def _named(kernel: Kernel) -> str:
+    if isinstance(kernel, Foreign):
+        return type(kernel.kernel).__name__
     settings = _settings(kernel)
     return _call(kernel, settings) if settings else type(kernel).__name__
 
@@ -151,6 +158,8 @@ def write_kernel(kernel: Kernel) -> str:
 
 def _without_noisy(kernel: Kernel) -> Kernel:
     """The same kernel with a `Sum` in place of each `NoisyKernel`."""
+    if isinstance(kernel, MixedKernel):
+        return kernel.whole
     if not isinstance(kernel, Pair):
         return kernel
     kind = Sum if type(kernel) is NoisyKernel else type(kernel)

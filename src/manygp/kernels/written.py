@@ -18,35 +18,44 @@ class Written(NamedTuple):
     kernel : Kernel
     order : ndarray of shape (p,)
         Where each element of a fit's theta is in the expression's.
+    shift : ndarray of shape (p,)
+        By how much the expression's theta is larger, in other units of the columns.
     """
 
     kernel: Any
     order: IndexArray
+    shift: Array
 
     @classmethod
     def of(cls, kernel: Any, n_features: int) -> Written:
         """The expression's elements of theta, numbered, and found again among signal and noise."""
         numbers = np.arange(len(kernel.theta)) + 1.0
         marked = split_noise(converted(kernel.clone_with_theta(np.log(numbers)), n_features))
-        return cls(kernel, np.rint(marked.values).astype(np.intp) - 1)
+        return cls(kernel, np.rint(marked.values).astype(np.intp) - 1, np.zeros(len(numbers)))
+
+    @classmethod
+    def in_units(cls, kernel: NoisyKernel, scale: Array) -> Written:
+        """A kernel of ours for columns that are multiplied by `scale` (d,)."""
+        expression = kernel.in_units(scale)
+        return cls(expression, np.arange(kernel.n_free), expression.theta - kernel.theta)
 
     def with_values_of(self, fitted: NoisyKernel) -> Any:
         """The expression with the hyperparameters of a fit."""
-        return self.kernel.clone_with_theta(self.from_fit(fitted.theta))
+        return self.kernel.clone_with_theta(self.from_fit(fitted.theta) + self.shift)
 
-    def from_fit(self, theta: Array) -> Array:
+    def from_fit(self, numbers: Array) -> Array:
         """One number per element of a fit's theta, in the order of the expression: (p,)."""
-        found = np.empty(len(theta))
-        found[self.order] = theta
+        found = np.empty(len(numbers))
+        found[self.order] = numbers
         return found
 
     def to_fit(self, theta: Array) -> Array:
-        """The opposite."""
+        """The theta of a fit that belongs to one of the expression."""
         if len(theta) != len(self.order):
             raise ValueError(
                 f"{self.kernel!r} needs {len(self.order)} elements of theta, not {len(theta)}"
             )
-        return theta[self.order]
+        return (theta - self.shift)[self.order]
 
 
 def converted(kernel: Any, n_features: int) -> Kernel:

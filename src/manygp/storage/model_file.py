@@ -24,6 +24,7 @@ from manygp.gp.expert import SINGLE_ROWS
 from manygp.gp.factors import Factor
 from manygp.gp.likelihood import L_BFGS, KernelFit, TrainingData
 from manygp.kernels.base import Kernel, NoisyKernel, Sum, scratch_arrays, split_noise
+from manygp.kernels.mixed import MixedKernel
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.model import FittedModel
 from manygp.rules.combine import PredictionRules
@@ -218,7 +219,8 @@ def _decoded(
     require(isinstance(manifest["kernel"], str), "its kernel is no text")
     parsed = parse_kernel(manifest["kernel"])
     kernel = split_noise(parsed)
-    plain = _sides(parsed) == (kernel.signal, kernel.noise)
+    mixed = isinstance(kernel, MixedKernel)
+    plain = mixed or _sides(parsed) == (kernel.signal, kernel.noise)
     require(plain, "its kernel does not end with its noise")
     parts = _parts(manifest, arrays, kernel)
     n_targets = parts.data.Y.shape[1]

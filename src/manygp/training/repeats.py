@@ -85,7 +85,6 @@ def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
     noise = kernel.noise
     if not repeats.tell_noise or isinstance(noise.variance_bounds, str):
         return kernel
-    low, high = noise.variance_bounds
-    low, high = max(low, repeats.noise_floor), max(high, repeats.noise_floor)
+    low, high = (max(float(one), repeats.noise_floor) for one in noise.variance_bounds)  # type: ignore[arg-type]
     variance = float(np.clip(noise.variance, low, high))
     return NoisyKernel(kernel.signal, White(variance, (low, high)))
