@@ -7,6 +7,7 @@ warning of an optimum at a bound.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +31,7 @@ class Likeness(BaseEstimator):
     """The part of `ManyGPRegressor` that those know who come from scikit-learn."""
 
     kernel: Any
+    model_: Any
     _model: FittedModel
 
     def set_params(self, **params: Any) -> Self:
@@ -152,6 +154,19 @@ class Likeness(BaseEstimator):
         rows = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name="X")
         validation.refuse_missing(rows, "X", None)
         return Prior.of(settings, rows)
+
+    def _with_gradients(
+        self, X: Any, rows_of: Callable[[Any], Any], *, plain: bool
+    ) -> tuple[Array, Array, Array, Array]:
+        """Mean and std of one row, and their derivatives by its columns (d,)."""
+        self._require_fit()
+        rows = rows_of(X)
+        if not plain or len(rows.X) != 1 or rows.encoded is not None:
+            raise ValueError(
+                "return_mean_grad and return_std_grad are for one row of numbers, with "
+                f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows"
+            )
+        return *self.model_.predict(rows.X), *self.model_.gradients(rows.X[0])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

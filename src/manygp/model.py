@@ -13,6 +13,7 @@ from manygp import metrics, validation
 from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, Query
 from manygp.committee.covariance import between_rows
+from manygp.committee.gradients import gradients
 from manygp.distribution import PredictiveDistribution, fit_tail
 from manygp.findings import CalibrationReport, Plan
 from manygp.gp.likelihood import Likelihood, psd_root
@@ -159,6 +160,12 @@ class FittedModel:
         """
         known = self._scaled_alpha(alpha, len(X))
         return self._mean_and_std(Query(self._scaled(X)), known, latent=latent)
+
+    def gradients(self, x: Array) -> tuple[Array, Array]:
+        """Derivatives of mean and std of y by one row x (d,): (d,) each."""
+        mean, variance = gradients(self.committee, self.rules, self._scaled(x[None])[0])
+        unit = self.y_scaling.scale[0] / self.x_scaling.scale
+        return unit * mean.slope, unit * np.sqrt(variance).slope  # type: ignore[attr-defined]
 
     def predict_joint(
         self, X: Array, *, latent: bool = False, alpha: Any = 0.0

@@ -334,6 +334,8 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         *,
         latent: bool = False,
         alpha: Any = 0.0,
+        return_mean_grad: bool = False,
+        return_std_grad: bool = False,
     ) -> Any:
         """Predict the distribution of y, or of the latent function without the noise.
 
@@ -355,15 +357,23 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         alpha : float or array-like of shape (N,), default=0.0
             Known noise variance of these rows, in the square of the units of y: part of std and
             cov unless they are latent.
+        return_mean_grad, return_std_grad : bool, default=False
+            Also return the derivatives of mean and std, noise included, by the columns of a single
+            row, as scikit-optimize wants them. They need return_std.
 
         Returns
         -------
         mean : ndarray of shape (N,) or (N, t)
         std : ndarray of shape (N,) or (N, t)
         cov : ndarray of shape (N, N) or (N, N, t)
+        mean_grad, std_grad : ndarrays of shape (d,)
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        if return_mean_grad or return_std_grad:
+            plain = return_std and not (return_cov or latent)
+            answers = self._with_gradients(X, self._rows, plain=plain)
+            return answers if return_std_grad else answers[:3]
         if not self.__sklearn_is_fitted__():
             prior = self._prior(X, self._settings())
             if return_cov:

@@ -82,7 +82,7 @@ class PredictionRules(NamedTuple):
             weights = _checked("weighting", self.weighting(local), local)
             answers = [self.aggregation(one, weights) for one in self._calibrated(by_target)]
             noise = (normalise(weights) * local.noise_variance).sum(axis=0)
-        means, variance = np.array([answer.mean for answer in answers]), answers[0].variance
+        means, variance = np.stack([answer.mean for answer in answers]), answers[0].variance
         factor = self.recalibration(variance + noise)
         corrected = means, factor * variance, factor * noise
         if self.recalibration.known == np.inf:
@@ -176,7 +176,7 @@ def rule_named(what: str, choice: Any, known: Mapping[str, Any], *others: str) -
 
 def _checked(what: str, values: Array, local: ExpertPredictions) -> Array:
     """The values of a rule, if they can be right: a wrong shape would broadcast into nonsense."""
-    if np.shape(values) != local.mean.shape or not np.all(np.asarray(values) >= 0):
+    if np.shape(values) != local.mean.shape or not np.all(np.greater_equal(values, 0)):
         raise ValueError(
             f"{what} must return numbers of shape {local.mean.shape}, one per expert and row, "
             f"none of them negative or NaN; it returned shape {np.shape(values)}"
