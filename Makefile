@@ -3,7 +3,7 @@ PYTHON ?= python3
 RESULTS ?= speed-results
 BIN := .venv/bin
 
-.PHONY: demo test test-slow sklearn-suite paper bench lint figures clean
+.PHONY: demo test test-slow test-clients sklearn-suite paper bench lint figures clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
 	$(BIN)/python -m manygp.experiments.demo demo
@@ -13,6 +13,9 @@ test: .venv/.test ## all fast tests
 
 test-slow: .venv/.test ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+test-clients: .venv-clients/.installed ## libraries that take an estimator, in an environment of their own
+	.venv-clients/bin/python -m pytest -n0 -m clients tests/clients
 
 sklearn-suite: .venv/.test ## scikit-learn's own tests of its GaussianProcessRegressor, on ours
 	$(BIN)/python benchmarks/sklearn_suite.py
@@ -34,11 +37,16 @@ figures: .venv/.plot ## draw the figures of README and docs again
 	$(BIN)/python -m manygp.experiments.demo docs/images
 
 clean:
-	rm -rf .venv .venv-bench demo dist
+	rm -rf .venv .venv-bench .venv-clients demo dist
 
 .venv/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$*]"
+	touch $@
+
+.venv-clients/.installed: pyproject.toml
+	test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check -e ".[clients]"
 	touch $@
 
 .venv-bench/.installed: pyproject.toml benchmarks/requirements.txt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -60,6 +61,10 @@ class Layout:
         """The layout of some of the parts."""
         parts = tuple(self.parts[m] for m in members)
         return Layout(parts, self.metric, self.centres[members])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the tree, which not every format can hold."""
+        return {name: value for name, value in vars(self).items() if name != "tree"}
 
     @cached_property
     def tree(self) -> cKDTree:
