@@ -35,6 +35,9 @@ from models import (
     y,
 )
 
+# Fits of bad input may end at a bound.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 AGGREGATIONS = pytest.mark.parametrize("aggregation", ["gpoe", "grbcm", "nested"])
 
 

@@ -197,6 +197,7 @@ def test_10_a_step_to_no_covariance_matrix_leaves_the_best_hyperparameters(
     assert_sound(fitted)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_10_a_step_to_no_covariance_matrix_does_not_end_the_search(evaluations):
     def kernel(longest):
         return Constant(1.0) * RBF(1.0, (1e-5, longest)) + White(0.1)

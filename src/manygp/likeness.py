@@ -156,9 +156,9 @@ class Likeness(BaseEstimator):
         return Prior.of(settings, rows)
 
     def _with_gradients(
-        self, X: Any, rows_of: Callable[[Any], Any], *, plain: bool
-    ) -> tuple[Array, Array, Array, Array]:
-        """Mean and std of one row, and their derivatives by its columns (d,)."""
+        self, X: Any, rows_of: Callable[[Any], Any], *, plain: bool, of_std: bool
+    ) -> tuple[Array, ...]:
+        """Mean and std of one row, and their derivatives (d,); without `of_std` the mean's."""
         self._require_fit()
         rows = rows_of(X)
         if not plain or len(rows.X) != 1 or rows.encoded is not None:
@@ -166,7 +166,8 @@ class Likeness(BaseEstimator):
                 "return_mean_grad and return_std_grad are for one row of numbers, with "
                 f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows"
             )
-        return *self.model_.predict(rows.X), *self.model_.gradients(rows.X[0])
+        found = *self.model_.predict(rows.X), *self.model_.gradients(rows.X[0])
+        return found if of_std else found[:3]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

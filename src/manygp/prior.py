@@ -34,6 +34,13 @@ class Prior(NamedTuple):
         kernel = split_noise(default_kernel(n_features) if own is None else own)
         return cls(kernel, settings.n_targets or 1, X)
 
+    def answer(self, std: Any, cov: Any, *, latent: bool, alpha: Any) -> Any:
+        """What `ManyGPRegressor.predict` returns: the mean, and with it std or covariance."""
+        if cov:
+            return self.predict_joint(latent=latent, alpha=alpha)
+        found = self.predict(latent=latent, alpha=alpha)
+        return found if std else found[0]
+
     def predict(self, *, latent: bool, alpha: Any) -> tuple[Array, Array]:
         """Mean and standard deviation."""
         variance = self.kernel.signal.diag(self.X) + self._noise(latent=latent, alpha=alpha)

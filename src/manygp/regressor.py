@@ -371,15 +371,11 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         if return_mean_grad or return_std_grad:
-            plain = return_std and not (return_cov or latent)
-            answers = self._with_gradients(X, self._rows, plain=plain)
-            return answers if return_std_grad else answers[:3]
+            plain = return_std and not latent  # std and cov together were refused
+            return self._with_gradients(X, self._rows, plain=plain, of_std=return_std_grad)
         if not self.__sklearn_is_fitted__():
-            prior = self._prior(X, self._settings())
-            if return_cov:
-                return prior.predict_joint(latent=latent, alpha=alpha)
-            found = prior.predict(latent=latent, alpha=alpha)
-            return found if return_std else found[0]
+            known = {"latent": latent, "alpha": alpha}
+            return self._prior(X, self._settings()).answer(return_std, return_cov, **known)
         model, rows = self.model_, self._rows(X)
         if return_cov:
             return self._joint(model, rows, latent=latent, alpha=alpha)

@@ -48,7 +48,7 @@ def check_alpha(alpha: Any, n_rows: int) -> Array:
         values = np.empty((0, 0))
     if values.shape not in ((), (n_rows,)):
         raise ValueError(
-            "alpha must be a scalar or an array with same number of entries as y, "
+            "alpha must be a scalar or an array with same number of entries as y, one per row: "
             f"{n_rows}; it is {alpha!r}"
         )
     if not np.all(np.isfinite(values)) or np.any(values < 0):

@@ -713,7 +713,7 @@ def with_kernels(manifest, kernel):
 @pytest.mark.parametrize(
     "kernel",
     ["__import__('os').system('touch bang')", "open('bang', 'w')", "White()", "2", "",
-     "RBF() * White() + White()", "RBF((1, 2, 3)) + White()", "Constant((1, 2)) + White()",
+     "Linear() * White() + White()", "RBF((1, 2, 3)) + White()", "Constant((1, 2)) + White()",
      "RBF(1e999)", "RBF() + " * 300 + "White()", "(" * 10**4,
      "RBF(0, 'fixed') + White(1, 'fixed')"],
     ids=lambda text: text[:30],

@@ -211,5 +211,5 @@ def test_alpha_may_be_given_to_fit_and_to_predict():
     assert_array_equal(latent, given.predict(X[:5], return_std=True, latent=True)[1])
     cov = given.predict(X[:5], return_cov=True, alpha=alpha[:5])[1]
     assert_allclose(np.diag(cov), noisy**2)
-    with pytest.raises(ValueError, match="alpha must be a number, or one per row"):
+    with pytest.raises(ValueError, match=r"alpha must be a scalar or an array .* one per row: 5"):
         given.predict(X[:5], return_std=True, alpha=alpha)
