@@ -179,7 +179,8 @@ def described(value: Any) -> Any:
             parts = (value.func, list(value.args), *value.keywords.items())
             return [described(one) for one in parts]
         case Kernel():
-            return [repr(value), *sorted({_source(type(part)) for part in parts_of(value)})]
+            kinds = {type(getattr(part, "kernel", part)) for part in parts_of(value)}
+            return [repr(value), *sorted(_source(kind) for kind in kinds)]
     if is_dataclass(value):
         return repr(value)
     if hasattr(value, "get_params"):  # an estimator of scikit-learn's kind
