@@ -6,12 +6,13 @@ row through these, so that leave-one-out alone would promise too much.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from manygp.arrays import Array
+from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, Query
 from manygp.committee.layout import Layout
 from manygp.findings import Alternative, CalibrationReport
@@ -35,6 +36,11 @@ LEARNED_ROWS = 20_000
 FEW_ROWS = 2000
 FEWEST_ROWS = 2
 FOLDS = 10
+# Precision of a weak prior that holds the logarithms of its hyperparameters near where they start:
+# length-scales there grow with the root of the number of columns. Rows that are left out decide
+# whether to do without it, if there are more than a handful.
+PRIOR = 1 / 3
+HANDFUL = 12
 # From and to this many rows a kernel with a function of each column and pair of columns is tried.
 STRUCTURED_ROWS = (250, 1000)
 # Relative improvements of its likelihood at which fits stop: of all rows, and of folds.
@@ -71,6 +77,12 @@ class Selection(NamedTuple):
             return None
         return self.errors.conformity(self.rules.recalibration)
 
+    def after(self, compared: Iterable[Alternative]) -> Selection:
+        """The same; its report begins with what was compared before."""
+        assert self.report is not None
+        alternatives = (*compared, *self.report.alternatives)
+        return self._replace(report=self.report._replace(alternatives=alternatives))
+
     def row_nll(self) -> Array:
         """Negative log-likelihood of each row that was left out: (N,)."""
         assert self.errors is not None
@@ -98,20 +110,39 @@ def select_single(builder: Builder, space: SearchSpace, rng: np.random.Generator
 
     A kernel of the user's own is believed: the model then is scikit-learn's.
     """
-    committee = builder.committee(0.0, 0.0)
     rules = space.first_rules._replace(nearest=None)
+    n = len(builder.data.X)
+    is_corrected = space.recalibrate and space.standard and n >= FEWEST_ROWS
+    is_corrected = is_corrected and len(builder.layout) == 1
+    if is_corrected and n < FEW_ROWS and builder.data.trend is None:
+        return _select_by_folds(builder, rules._replace(calibration=none), rng.permutation(n))
+    committee = builder.committee(0.0, 0.0)
     if not space.recalibrate:
         return Selection(committee, rules)
     rules = rules._replace(calibration=none)
-    n = len(builder.data.X)
-    if not space.standard or not n >= FEWEST_ROWS or len(committee) > 1:
+    if not is_corrected:
         return Selection(committee, rules)
-    means = None
-    if n < FEW_ROWS and builder.data.trend is None:
-        means, errors = _fold_errors(builder, TOLERANCE, rng)
-    else:
-        errors = left_out_errors(committee, builder, rules, rng)
-    return _corrected(committee, rules, errors, means)
+    return _corrected(committee, rules, left_out_errors(committee, builder, rules, rng), None)
+
+
+def _select_by_folds(builder: Builder, rules: PredictionRules, order: IndexArray) -> Selection:
+    """An expert of few rows, whose hyperparameters have a weak prior unless rows gain by none."""
+
+    def selection(precision: float) -> Selection:
+        means, errors = _fold_errors(builder, precision, TOLERANCE, order)
+        return _corrected(builder.committee(precision, 0.0), rules, errors, means)
+
+    held = selection(PRIOR)
+    if len(order) <= HANDFUL:
+        return held
+    free = selection(0.0)
+    before, after = held.row_nll(), free.row_nll()
+    is_free = gains(before, after)
+    compared = (
+        Alternative("prior", "weak", float(before.mean()), not is_free),
+        Alternative("prior", "none", float(after.mean()), is_free),
+    )
+    return (free if is_free else held).after(compared)
 
 
 def _corrected(
@@ -164,7 +195,8 @@ def or_structured(
         return found
     layout = Layout.of(data.X, [np.arange(n)], np.ones(d))
     builder = Builder(data, layout, kernel, [kernel.theta[None]], None, run)
-    means, errors = _fold_errors(builder, TOLERANCE_FOLDS, np.random.default_rng(0))
+    order = np.random.default_rng(0).permutation(n)
+    means, errors = _fold_errors(builder, 0.0, TOLERANCE_FOLDS, order)
     rules = space.first_rules._replace(nearest=None, calibration=none)
     other = _corrected(builder.committee(np.inf, 0.0), rules, errors, means)
     return _better(found, other)
@@ -183,25 +215,27 @@ def _better(found: Selection, other: Selection) -> Selection:
         Alternative("structure", "global", float(after.mean()), is_better),
     )
     best = other if is_better else found
-    assert best.report is not None
     assert found.report is not None
     trends = [
         one._replace(chosen=False) for one in found.report.alternatives if one.parameter == "trend"
     ]
-    alternatives = (*compared, *(trends if is_better else ()), *best.report.alternatives)
-    return best._replace(report=best.report._replace(alternatives=alternatives))
+    return best.after((*compared, *(trends if is_better else ())))
 
 
 def _fold_errors(
-    builder: Builder, tolerance: float, rng: np.random.Generator
+    builder: Builder, precision: float, tolerance: float, order: IndexArray
 ) -> tuple[Array, LeftOutErrors]:
-    """Means (t, n) and errors of experts that have learned nothing at all from the row."""
+    """Means (t, n) and errors of experts that have learned nothing at all from the row.
+
+    `order` (n,) is that in which rows are dealt into folds.
+    """
     data, run = builder.data, builder.run
     n = len(data.X)
-    folds = np.array_split(rng.permutation(n), min(n, FOLDS))
+    folds = np.array_split(order, min(n, FOLDS))
     rest = [np.setdiff1d(np.arange(n), fold) for fold in folds]
     tasks = [Task(rows, builder.starts[0][:1]) for rows in rest]
-    objective = Objective(builder.kernel, np.zeros(builder.kernel.n_free), tolerance)
+    held = np.full(builder.kernel.n_free, precision)
+    objective = Objective(builder.kernel, held, tolerance)
     fits = fit_tasks(data, tasks, objective, run)
     found = []
     for fold, rows, fit in zip(folds, rest, fits, strict=True):

@@ -27,6 +27,7 @@ MEANINGS = {
     "trend": "What holds everywhere, under the experts.",
     "structure": "Whether local experts, or one on all rows with a structured kernel.",
     "kernel": "Whether the shared kernel was fitted to rows far from each other, or near.",
+    "prior": "Whether a weak prior holds the hyperparameters of few rows near where they start.",
     "shrinkage": "How firmly the experts' hyperparameters are held at the shared ones; ∞: they "
     "are the shared ones.",
     "overlap": "Rows of others that an expert knows as well, as a multiple of its own.",
@@ -100,7 +101,7 @@ def _chosen(report: CalibrationReport | None) -> str:
     """What leave-one-out chose, and what that means."""
     if report is None:
         return ""
-    before = ("trend", "structure", "kernel")  # what was chosen before the rules
+    before = ("trend", "structure", "kernel", "prior")  # what was chosen before the rules
     first = [one for one in report.alternatives if one.parameter in before and one.chosen]
     chosen = {**{one.parameter: one.value for one in first}, **report.chosen}
     rows = [
