@@ -129,7 +129,7 @@ def _select_by_folds(builder: Builder, rules: PredictionRules, order: IndexArray
     """An expert of few rows, whose hyperparameters have a weak prior unless rows gain by none."""
 
     def selection(precision: float) -> Selection:
-        means, errors = _fold_errors(builder, precision, TOLERANCE, order)
+        means, errors = _fold_errors(builder, precision, TOLERANCE_FOLDS, order)
         return _corrected(builder.committee(precision, 0.0), rules, errors, means)
 
     held = selection(PRIOR)
