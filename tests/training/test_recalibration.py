@@ -122,10 +122,10 @@ def test_far_is_beyond_all_rows_that_were_left_out():
     assert farthest_known(one._replace(unknown=np.ones(5))) < 1
 
 
-@pytest.mark.parametrize("points_per_expert", [100, 500])
+@pytest.mark.parametrize("points_per_expert", [60, 500])
 def test_far_from_all_data_the_answer_is_the_distribution_of_the_targets(points_per_expert):
     rng = np.random.default_rng(0)
-    X = rng.uniform(size=(500, 2))
+    X = rng.uniform(size=(240, 2))
     y = 50 + 7 * np.sin(6 * X[:, 0]) + X[:, 1]
     model = ManyGPRegressor(points_per_expert=points_per_expert, random_state=0).fit(X, y)
     for distance in (100.0, 1e6):
@@ -139,7 +139,7 @@ def test_the_calibrated_model_is_no_worse_than_the_uncalibrated_one():
     X = rng.uniform(size=(1200, 2))
     noise = np.where(X[:, 0] > 0.5, 0.5, 0.05)  # which no expert's kernel knows
     y = np.sin(5 * X[:, 1]) + noise * rng.standard_t(3, size=1200)
-    given = {"points_per_expert": 100, "random_state": 0}
+    given = {"points_per_expert": 100, "trend": "constant", "random_state": 0}
     train, test = slice(0, 800), slice(800, None)
     auto, plain = (
         ManyGPRegressor(**given, **more).fit(X[train], y[train])
