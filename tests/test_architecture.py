@@ -25,6 +25,7 @@ FLOORS = [
     ("settings",),
     ("model", "prior"),
     ("training", "storage"),
+    ("outofcore",),
     ("likeness",),
     ("regressor",),
     ("__init__",),  # what `from manygp import ...` gives

@@ -67,7 +67,10 @@ class FittedModel:
         How the columns of a table become those of X (see `manygp.tables`), if X was a table
         that needs one.
     target : str or None
-        Name of the target in its table, if the command line has read one.
+        Name of the target in its table, if it was read from one.
+    order : ndarray of shape (n,), or None
+        The place in the data of each row of the committee, where they were sorted out on a disk;
+        None if they are in the order of the data.
     """
 
     settings: Settings
@@ -85,6 +88,7 @@ class FittedModel:
     honest: Array | None = None
     encoder: Any = None
     target: str | None = None
+    order: IndexArray | None = None
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -247,14 +251,14 @@ class FittedModel:
         return self._answers_without(LEFT_OUT_ROWS)
 
     def _answers_without(self, most: int | None) -> tuple[IndexArray, Array, Array, Array]:
-        Y = self.committee.training_data().targets
-        rows = sample_rows(len(Y), len(Y) if most is None else most)
+        data = self.committee.training_data()
+        rows = sample_rows(len(data.Y), len(data.Y) if most is None else most)
         if self.honest is not None and self.rules == self.chosen:
             mean = self._in_units(self.honest[:-1, rows])
             std = self._std_in_units(self.honest[-1, rows])
         else:
             mean, std = self.leave_one_out(rows)
-        return rows, self.y_scaling.undo(Y[rows]), mean, std
+        return rows, self.y_scaling.undo(data.targets_of(self._places(rows))), mean, std
 
     def left_out_scores(self) -> dict[str, float]:
         """RMSE, NLL and ENCE of all training rows, each left out."""
@@ -331,7 +335,7 @@ class FittedModel:
         mean, variance, prior, prior_mean = self.committee.map_blocks(
             _experts_alone, Query(Z), self.settings.n_jobs
         )
-        experts = self.committee.experts * self.committee.layout.copies
+        experts = tuple(self.committee.experts) * self.committee.layout.copies
         return ExpertPredictions(
             undo(mean[..., None])[..., 0],
             variance * square,
@@ -348,8 +352,8 @@ class FittedModel:
 
     def training_rows(self) -> tuple[Array, Array]:
         """Inputs (n, d) and targets (n, t) of the training rows."""
-        data = self.committee.training_data()
-        return self.x_scaling.undo(data.X), self.y_scaling.undo(data.targets)
+        data, rows = self.committee.training_data(), self._places(slice(None))
+        return self.x_scaling.undo(data.X[rows]), self.y_scaling.undo(data.targets[rows])
 
     def _scaled(self, X: Array) -> Array:
         """Rows in the units of the kernel."""
@@ -359,10 +363,14 @@ class FittedModel:
 
     def _left_out(self, rows: Any) -> Query:
         """A query about training rows, which no expert shall know."""
-        X = self.committee.training_data().X
-        places = np.arange(len(X))
-        rows = places if rows is None else np.atleast_1d(places[rows])  # also of a mask
-        return Query(X[rows], left_out=rows)
+        rows = np.atleast_1d(self._places(slice(None) if rows is None else rows))
+        return Query(self.committee.training_data().X[rows], left_out=rows)
+
+    def _places(self, rows: Any) -> IndexArray:
+        """Places in the committee of rows of the data: a slice, a mask or numbers."""
+        if self.order is None:
+            return np.arange(len(self.committee.training_data().X))[rows]
+        return np.argsort(self.order, kind="stable")[rows]
 
     def _known_noise(self, query: Query) -> Array:
         """Known noise of training rows that are left out, normalised: (N,)."""
@@ -394,12 +402,12 @@ class FittedModel:
         """Sorted |y - mean| / std of training rows that were left out: (t, m)."""
         if self.conformity is not None and self.rules == self.chosen:
             return self.conformity
-        Y = self.committee.training_data().targets
-        rows = sample_rows(len(Y), CONFORMITY_ROWS)
+        data = self.committee.training_data()
+        rows = sample_rows(len(data.Y), CONFORMITY_ROWS)
         query = self._left_out(rows)
         mean, variance, noise = self._distribution(query)
         std = np.sqrt(variance + noise + self._known_noise(query))
-        return np.sort(np.abs(Y[rows].T - mean) / std, axis=1)
+        return np.sort(np.abs(data.targets_of(self._places(rows)).T - mean) / std, axis=1)
 
     def _joint(self, Z: Array, *, latent: bool) -> tuple[Array, Array]:
         """Means (t, N) and joint covariance (N, N) of the normalised targets."""

@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral
 from os import PathLike
+from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 
@@ -30,7 +31,7 @@ from manygp.rules.labels import LABELS
 from manygp.rules.records import ExpertPredictions
 from manygp.runtime import progress
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
-from manygp.training.checkpoint import Checkpoint, identity_of
+from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.fitting import Run
 from manygp.training.pipeline import prepare, train
 
@@ -147,7 +148,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
 
     Attributes
     ----------
-    experts_ : tuple of Expert
+    experts_ : sequence of Expert
         Each with its rows (`indices`), those of others that it knows (`neighbours`), `kernel`,
         `hyperparameters`, `log_marginal_likelihood` and the `jitter` that it needed.
     kernel_ : Kernel
@@ -268,29 +269,46 @@ class ManyGPRegressor(RegressorMixin, Likeness):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         alpha: Any = None,
         checkpoint: str | PathLike[str] | None = None,
+        target: str | None = None,
+        work_dir: str | PathLike[str] | None = None,
     ) -> Self:
         """Fit the experts.
 
         Parameters
         ----------
-        X : array-like or table of shape (n, d)
+        X : array-like or table of shape (n, d), or path
+            A Parquet or CSV file, or a folder of Parquet files, may stand for both X and y.
+            From about a million rows on, Parquet is not read into memory as a whole; all its
+            columns must be complete numbers then.
         y : array-like of shape (n,) or (n, t)
             Several targets share experts and kernels.
         alpha : float or array-like of shape (n,), optional
             Known noise variance of these targets, instead of the parameter `alpha`. Unlike the
-            parameter it is cut with the rows by cross-validation.
+            parameter it is cut with the rows by cross-validation. Of a file it may be the name of
+            a column.
         checkpoint : path, optional
             A folder in which experts are kept as they finish. After a crash or an interrupt the
             same call goes on from there, and gives the model that it would have given, bit for
             bit (unless `time_budget` makes it depend on the clock). A folder of other data or
             parameters is refused: each fit has its own, also those of a cross-validation.
+        target : str, optional
+            If X is a file, its column of targets; rows without one are left out.
+        work_dir : path, optional
+            If X is a file, a folder for what is finished, with room for the data twice; it does
+            for a file what `checkpoint` does for rows in memory. By default a temporary one.
         """
         before = self.__dict__.copy()
         try:
+            if isinstance(X, str | PathLike):
+                if y is not None or target is None:
+                    raise ValueError(f"{X} is a file: name its targets by target=..., without y")
+                return self._fit_file(X, target, alpha, work_dir or checkpoint)
+            if target is not None or work_dir is not None:
+                raise ValueError("target and work_dir are for a file: X is none; pass y")
             return self._fit(X, y, alpha, checkpoint)
         except BaseException:  # an interrupted or failed refit leaves the old model whole
             self.__dict__ = before
@@ -313,9 +331,10 @@ class ManyGPRegressor(RegressorMixin, Likeness):
             noise = validation.check_alpha(settings.alpha, len(Y)) + encoder.training_noise_
             settings = replace(settings, alpha=noise)
         prepared = prepare(settings, X, Y, self._columns() if encoder is None else encoder.names)
-        seed, checkpoint = int(check_random_state(self.random_state).randint(2**31)), None
+        seed, checkpoint = self._seed(), None
         if folder is not None:
-            identity = identity_of(settings, X, Y, prepared.data.alpha, prepared.columns)
+            data = key_of(X, Y, prepared.data.alpha)
+            identity = identity_of(settings, len(X), prepared.columns, data)
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
         bar = progress.bar if settings.verbose else None
@@ -325,6 +344,34 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         if fits_own and self._model.committee.is_single:
             warn_at_bounds(self.kernel_)
         return self
+
+    def _fit_file(
+        self, path: Any, target: str, alpha: Any, folder: str | PathLike[str] | None
+    ) -> Self:
+        """Fit the rows of a file, in memory if they are few."""
+        from manygp.outofcore.files import Source, train_file
+        from manygp.tables.training_rows import Chosen
+
+        noise = alpha if isinstance(alpha, str) else None
+        source = Source(Path(path), Chosen(target, noise=noise), folder)
+        if source.is_large:
+            settings = self._settings()
+            if alpha is not None:
+                settings = replace(settings, alpha=0.0 if noise is not None else alpha)
+            return self._become(train_file(settings, source, self._engine(), self._seed()))
+        table = source.read()
+        self._fit(table.rows, table.y, alpha if noise is None else table.noise, folder)
+        self._model = replace(self._model, target=target)
+        return self
+
+    def _engine(self) -> Any:
+        """What runs the stages of a fit of files."""
+        from manygp.outofcore.engine import LocalEngine
+
+        return LocalEngine(self.n_jobs)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31))
 
     def predict(
         self,
@@ -543,13 +590,16 @@ class ManyGPRegressor(RegressorMixin, Likeness):
     @classmethod
     def _of(cls, model: FittedModel) -> Self:
         """The estimator of a fitted model."""
-        estimator = cls(**model.settings.parameters)
+        return cls(**model.settings.parameters)._become(model)
+
+    def _become(self, model: FittedModel) -> Self:
+        """Take a fitted model for one's own."""
         names = model.names if model.encoder is None else model.encoder.column_names
-        estimator.n_features_in_ = model.n_columns if names is None else len(names)
+        self.n_features_in_ = model.n_columns if names is None else len(names)
         if names is not None:
-            estimator.feature_names_in_ = np.array(names, dtype=object)
-        estimator._model = model
-        return estimator
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self._model = model
+        return self
 
     @property
     def model_(self) -> FittedModel:
@@ -581,7 +631,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
 
     def _training_rows(self, X: Any, y: Any, encoder: Any) -> tuple[Array, Array]:
         """X of shape (n, d) and y of shape (n, t), finite floats; sets n_features_in_."""
-        table, X = X, self._features(X, reset=True) if encoder is None else None
+        table, X = X, self._new_features(X) if encoder is None else None
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
@@ -600,6 +650,15 @@ class ManyGPRegressor(RegressorMixin, Likeness):
             self.n_features_in_ = encoder.n_features_in_
             self.feature_names_in_ = encoder.feature_names_in_
         return X, Y
+
+    def _new_features(self, X: Any) -> Array:
+        """X as finite floats (n, d), which sets the columns of the estimator."""
+        columns = getattr(X, "columns", None)
+        if not isinstance(columns, dict):
+            return self._features(X, reset=True)
+        found = self._features(np.column_stack(list(columns.values())), reset=True)
+        self.feature_names_in_ = np.array(list(columns), dtype=object)
+        return found
 
     def _rows(self, X: Any) -> Rows:
         """Rows as finite floats (N, d), and what is not known about them."""

@@ -56,10 +56,10 @@ def relevance_of(committee: Committee, columns: tuple[str, ...], explained: floa
     """
     X, d = committee.training_data().X, len(columns)
     trend = _of_trend(committee, d)
-    speed = np.zeros(d)
+    spread, speed = X.std(axis=0), np.zeros(d)
     for expert in committee.experts:
         own = len(expert.indices) / len(X)
-        speed += own * (metric(expert.kernel, d) * X.std(axis=0)) ** 2
+        speed += own * (metric(expert.kernel, d) * spread) ** 2
     rest = max(0.0, explained - float(trend.sum()))
     return Relevance(columns, trend, rest * speed / max(float(speed.sum()), 1e-300))
 

@@ -310,7 +310,7 @@ def make_builder(targets=y, n_parts=5, kernel=FREE, partition="balltree", seed=0
     columns = metric(kernel, 2)
     parts = PARTITIONS[partition](X * columns, n_parts, np.random.default_rng(seed))
     starts = [kernel.theta[None]] * n_parts
-    layout = Layout.of(X * columns, parts, columns)
+    layout = Layout.of(X, parts, columns)
     return Builder(data, layout, kernel, starts, None, Run())
 
 

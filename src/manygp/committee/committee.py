@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,16 +12,15 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.covariance import between_experts
 from manygp.committee.layout import Layout
+from manygp.committee.lazy import LazyExperts
 from manygp.gp.expert import (
     Expert,
     Prediction,
     condition,
-    condition_later,
     leave_one_out,
     places,
     predict_expert,
 )
-from manygp.gp.factors import Factors
 from manygp.gp.likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend, TrendAt
 from manygp.kernels.base import Workspace
@@ -34,6 +33,10 @@ CHUNK_ROWS = 512
 # Numbers in the arrays of one block of rows, and rows of a block, at most.
 BLOCK_NUMBERS = 2**21
 BLOCK_ROWS = 2**18
+# Where factors are built when they are needed, a block has this number of rows for each expert, if
+# that is not too many: else they would be built again for each block.
+EXPERT_ROWS = 16
+MOST_BLOCK_ROWS = 2**20
 # Numbers that a trend needs for a row, about.
 TREND_NUMBERS = 2**9
 # A query of at most this number of rows is small: it needs no threads, and rows are filled up to
@@ -42,7 +45,7 @@ SMALL_ROWS = 16
 # From this number of rows on a single expert is faster with all of BLAS's threads than with one.
 MANY_ROWS = 1000
 
-Task = tuple[Expert, Any, IndexArray]
+Task = tuple[int, Any, IndexArray]
 
 
 class Query(NamedTuple):
@@ -77,8 +80,8 @@ class Committee:
 
     Attributes
     ----------
-    experts : tuple of Expert
-        One per part.
+    experts : sequence of Expert
+        One per part; those of a model from a file are made when they are needed.
     layout : Layout
     communication : Expert or None
         An expert on rows that all others know too.
@@ -86,7 +89,7 @@ class Committee:
         What lies under the experts, who have learned what it leaves.
     """
 
-    experts: tuple[Expert, ...]
+    experts: Sequence[Expert]
     layout: Layout
     communication: Expert | None = None
     trend: Trend | None = None
@@ -108,6 +111,8 @@ class Committee:
 
     def training_data(self) -> TrainingData:
         """All rows, normalised, in their order."""
+        if isinstance(self.experts, LazyExperts):
+            return self.experts.data
         first = self.experts[0]
         n = 1 + max(int(expert.indices.max()) for expert in self.experts)
         X, Y, alpha = np.empty((n, first.X.shape[1])), np.empty((n, first.Y.shape[1])), np.empty(n)
@@ -136,11 +141,7 @@ class Committee:
         query : Query
         n_jobs : int or None
         """
-        width = len(self) if query.nearest is None else query.nearest
-        width *= len(self) if query.covariances else 1
-        if self.trend is not None:
-            width = max(width, TREND_NUMBERS)
-        size = int(np.clip(BLOCK_NUMBERS // width // TILE * TILE, TILE, BLOCK_ROWS))
+        size = self._block_rows(query)
         results: list[tuple[Array, ...]] = []
         with thread_map(1 if len(query.X) <= SMALL_ROWS else n_jobs) as parallel_map:
             for start in range(0, len(query.X), size):
@@ -172,7 +173,7 @@ class Committee:
         n, n_targets = len(query.X), self.experts[0].Y.shape[1]
         seats = np.arange(len(self.experts))[:, None] if near is None else near.T
         variance, prior_variance = np.empty((2, len(seats), n if query.variances else 0))
-        asked = self._asked(query)
+        asked = self._asked(query, parallel_map)
         # Left out, or with a trend, the mean changes with the row; else one is enough for all.
         each = n if near is not None or asked.changes_means else 1
         prior_mean = np.empty((len(seats), each, n_targets))
@@ -181,8 +182,9 @@ class Committee:
         scratch = _Scratch()
 
         def predict(task: Task) -> None:
-            expert, seat, rows = task
-            found.fill(seat, rows, self._answer(expert, asked.some(rows), scratch.work))
+            m, seat, rows = task
+            answer = self._answer(self.experts[m], asked.some(rows), scratch.work)
+            found.fill(seat, rows, answer)
 
         for _ in parallel_map(predict, self._tasks(near, n)):
             pass
@@ -215,10 +217,25 @@ class Committee:
             found[m] = self.experts[m].noise_variance
         return found[seats]
 
-    def _asked(self, query: Query) -> _Asked:
+    def _asked(self, query: Query, parallel_map: Callable[..., Iterable[Any]]) -> _Asked:
         """The rows of a query, and what the trend says about them."""
-        at = None if self.trend is None else self.trend.model.at(query.X)
+        at = None
+        if self.trend is not None:  # a few rows at a time: its functions are many
+            step = BLOCK_NUMBERS // TREND_NUMBERS
+            pieces = (query.X[i : i + step] for i in range(0, len(query.X), step))
+            at = TrendAt.joined(list(parallel_map(self.trend.model.at, pieces)))
         return _Asked(query.X, query.left_out, at, len(query.X), query.variances)
+
+    def _block_rows(self, query: Query) -> int:
+        """Rows of a block: few enough for its arrays, and some for each factor that is built."""
+        width = len(self) if query.nearest is None else query.nearest
+        width *= len(self) if query.covariances else 1
+        if self.trend is not None and self.trend.kriging is not None:
+            width = max(width, TREND_NUMBERS)
+        size = int(np.clip(BLOCK_NUMBERS // width // TILE * TILE, TILE, BLOCK_ROWS))
+        if isinstance(self.experts, LazyExperts) and width == query.nearest:
+            size = max(size, min(MOST_BLOCK_ROWS, EXPERT_ROWS * len(self) // TILE * TILE))
+        return size
 
     def _answer(self, expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
         """The prediction of one expert, with the trend under it."""
@@ -246,20 +263,26 @@ class Committee:
         Large experts come first, so that threads finish together.
         """
         if near is None:
-            for expert, m in self._by_size(range(len(self.experts))):
+            for m in self._by_size(np.arange(len(self.experts))):
                 for start in range(0, n, CHUNK_ROWS):
-                    yield expert, m, np.arange(start, min(n, start + CHUNK_ROWS))
+                    yield m, m, np.arange(start, min(n, start + CHUNK_ROWS))
             return
         order = np.argsort(near, axis=None, kind="stable")
         bounds = np.searchsorted(near.ravel()[order], np.arange(len(self.experts) + 1))
-        for expert, m in self._by_size(np.flatnonzero(np.diff(bounds)).tolist()):
+        for m in self._by_size(np.flatnonzero(np.diff(bounds))):
             for start in range(bounds[m], bounds[m + 1], CHUNK_ROWS):
                 pairs = order[start : min(start + CHUNK_ROWS, bounds[m + 1])]
-                yield expert, pairs % near.shape[1], pairs // near.shape[1]
+                yield m, pairs % near.shape[1], pairs // near.shape[1]
 
-    def _by_size(self, members: Iterable[int]) -> list[tuple[Expert, int]]:
-        """Some experts and their places, the largest first."""
-        return sorted(((self.experts[m], m) for m in members), key=lambda pair: -len(pair[0].X))
+    def _by_size(self, members: IndexArray) -> list[int]:
+        """Places of some experts, the largest first."""
+        experts = self.experts
+        if isinstance(experts, LazyExperts):
+            sizes = experts.sizes[members]
+        else:
+            sizes = np.array([len(experts[m].X) for m in members.tolist()])
+        found: list[int] = members[np.argsort(-sizes, kind="stable")].tolist()
+        return found
 
 
 class _Arrays(NamedTuple):
@@ -360,7 +383,7 @@ def _prediction(expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
 def assemble(
     data: TrainingData,
     layout: Layout,
-    fits: list[KernelFit],
+    fits: Sequence[KernelFit],
     neighbours_of: Callable[[int], IndexArray],
     communication: tuple[IndexArray, KernelFit] | None,
     n_jobs: int | None,
@@ -371,7 +394,7 @@ def assemble(
     ----------
     data : TrainingData
     layout : Layout
-    fits : list of KernelFit
+    fits : sequence of KernelFit
         One per part.
     neighbours_of : callable
         From the place of a part to rows of others that its expert knows as well.
@@ -392,8 +415,8 @@ def assemble(
 def assemble_later(
     data: TrainingData,
     layout: Layout,
-    fits: list[KernelFit],
-    neighbours_of: Callable[[int], IndexArray],
+    fits: Sequence[KernelFit],
+    neighbours: Sequence[IndexArray],
     communication: tuple[IndexArray, KernelFit] | None,
 ) -> Committee:
     """The committee that `assemble` gives, whose experts are conditioned when first queried.
@@ -401,12 +424,9 @@ def assemble_later(
     A single expert and the communication expert, which every answer needs, are conditioned now.
     """
     if layout.is_single:
-        return assemble(data, layout, fits, neighbours_of, communication, n_jobs=1)
-    factors = Factors()
-    experts = tuple(
-        condition_later(data, part, neighbours_of(m), fits[m], factors)
-        for m, part in enumerate(layout.parts)
-    )
+        return assemble(data, layout, fits, neighbours.__getitem__, communication, n_jobs=1)
+    sizes = [len(a) + len(b) for a, b in zip(layout.parts, neighbours, strict=True)]
+    experts = LazyExperts(data, layout.parts, neighbours, fits, np.array(sizes))
     return Committee(experts, layout, _communicating(data, communication), data.trend)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ class Layout:
 
     Attributes
     ----------
-    parts : tuple of index arrays
+    parts : sequence of index arrays
     metric : ndarray of shape (d,)
         Inputs times this are in the kernel's metric.
     centres : ndarray of shape (M, d)
@@ -31,21 +32,21 @@ class Layout:
         have all rows.
     """
 
-    parts: tuple[IndexArray, ...]
+    parts: Sequence[IndexArray]
     metric: Array
     centres: Array
     copies: int = 1
 
     @classmethod
-    def of(cls, U: Array, parts: list[IndexArray], metric: Array) -> Layout:
-        """The layout of parts of the rows U (n, d), which are in the metric.
+    def of(cls, X: Array, parts: list[IndexArray], metric: Array) -> Layout:
+        """The layout of parts of the rows X (n, d).
 
         Equal parts, if all are equal, are one part that counts several times.
         """
         copies = 1
         if all(np.array_equal(part, parts[0]) for part in parts[1:]):
             parts, copies = parts[:1], len(parts)
-        centres = np.array([U[part].mean(axis=0) for part in parts])
+        centres = np.array([(X[part] * metric).mean(axis=0) for part in parts])
         return cls(tuple(parts), read_only(metric), read_only(centres), copies)
 
     def __len__(self) -> int:
@@ -75,16 +76,18 @@ class Layout:
         found: IndexArray = self.tree.query(X * self.metric, k=np.arange(1, k + 1))[1]
         return found
 
-    def neighbours(self, U: Array, m: int, count: int) -> IndexArray:
-        """`count` rows outside part m, nearest first to any row of it, among nearby parts."""
-        size = len(U) / len(self.parts)
+    def neighbours(self, X: Array, m: int, count: int) -> IndexArray:
+        """`count` rows of X outside part m, nearest first to any row of it, in nearby parts."""
+        size = len(X) / len(self.parts)
         k = min(len(self.parts), 1 + int(np.ceil(CANDIDATES * count / size)))
         near = self.tree.query(self.centres[m], k=np.arange(1, k + 1))[1]
         others = [self.parts[i] for i in near if i != m]
         if count == 0 or not others:
             return np.empty(0, dtype=np.intp)
         rows = np.setdiff1d(np.concatenate(others), self.parts[m])
-        own, candidates = U[self.parts[m]] - self.centres[m], U[rows] - self.centres[m]
+        own, candidates = (
+            X[some] * self.metric - self.centres[m] for some in (self.parts[m], rows)
+        )
         squares = candidates @ own.T
         squares *= -2
         squares += np.einsum("ij,ij->i", own, own)

@@ -224,6 +224,10 @@ class TrainingData(NamedTuple):
         """The whole targets: (n, t)."""
         return self.Y if self.trend is None else self.Y + self.trend.fitted
 
+    def targets_of(self, rows: IndexArray) -> Array:
+        """The whole targets of some rows: (N, t)."""
+        return self.Y[rows] if self.trend is None else self.Y[rows] + self.trend.fitted[rows]
+
     def some(self, rows: IndexArray) -> TrainingData:
         """Some of the rows."""
         trend = None if self.trend is None else self.trend.some(rows)

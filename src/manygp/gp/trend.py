@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,6 +29,15 @@ class TrendAt(NamedTuple):
     spread: Array
     beyond: Array
     basis: Array | None = None
+
+    @classmethod
+    def joined(cls, pieces: Sequence[TrendAt]) -> TrendAt:
+        """What it says about several sets of rows as one."""
+        if len(pieces) == 1:
+            return pieces[0]
+        columns = zip(*pieces, strict=True)
+        joined: Any = [None if one[0] is None else np.concatenate(one) for one in columns]
+        return cls(*joined)
 
     def some(self, rows: IndexArray) -> TrendAt:
         """The same of some of the rows."""

@@ -25,6 +25,8 @@ from manygp.runtime.memory import physical_memory
 SCHEMA = 2
 TYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "I32": np.dtype("<i4")}
 LONGEST_HEADER = 2**24
+# Arrays from this size on are mapped, not read: the model may be larger than memory.
+MAPPED_BYTES = 2**26
 
 
 class ModelFileError(ValueError):
@@ -113,20 +115,35 @@ def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         raise ModelFileError(f"is truncated: its last {missing:,} bytes are missing")
     if missing < 0:
         raise ModelFileError(f"has {-missing:,} bytes too many at its end")
-    if sum(sizes.values()) > physical_memory():
+    if sum(size for size in sizes.values() if size < MAPPED_BYTES) > physical_memory():
         raise ModelFileError("does not fit into memory")
     arrays = {}
     for name, shape in shapes.items():
-        one = np.empty(shape, TYPES[described[name]["dtype"]])
+        one = _array(file, shape, TYPES[described[name]["dtype"]])
         view = _bytes(one)
-        if file.readinto(view) != sizes[name]:  # type: ignore[attr-defined]
-            raise ModelFileError("was shortened while it was read")
         if hashlib.sha256(view).hexdigest() != described[name].get("sha256"):
             raise ModelFileError(f"is damaged: the checksum of {name[:50]!r} does not match")
         one = one.astype(one.dtype.newbyteorder("="), copy=False)
         one.flags.writeable = False
         arrays[name] = one
     return manifest, arrays
+
+
+def _array(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+    """The array at the place that a file is read at; a large one is mapped into memory."""
+    size = math.prod(shape) * dtype.itemsize
+    if size >= MAPPED_BYTES:
+        start = file.tell()
+        try:
+            mapped = np.memmap(file, dtype, "r", start, shape)
+        except OSError:  # there is no room in the address space
+            raise MemoryError from None
+        file.seek(start + size)
+        return np.asarray(mapped)
+    one = np.empty(shape, dtype)
+    if file.readinto(_bytes(one)) != size:  # type: ignore[attr-defined]
+        raise ModelFileError("was shortened while it was read")
+    return one
 
 
 def _bytes(array: AnyArray) -> Any:

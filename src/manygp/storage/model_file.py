@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from numbers import Integral
 from os import PathLike
@@ -19,8 +19,9 @@ import numpy as np
 from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.committee.committee import CHUNK_ROWS, Committee, assemble_later
 from manygp.committee.layout import Layout
+from manygp.committee.lazy import LazyExperts, LazyFits
 from manygp.findings import Alternative, CalibrationReport, Plan
-from manygp.gp.expert import SINGLE_ROWS
+from manygp.gp.expert import SINGLE_ROWS, Expert
 from manygp.gp.factors import Factor
 from manygp.gp.likelihood import L_BFGS, KernelFit, TrainingData
 from manygp.kernels.base import Kernel, NoisyKernel, Sum, scratch_arrays, split_noise
@@ -71,7 +72,7 @@ class _Parts(NamedTuple):
     data: TrainingData
     own: list[IndexArray]
     neighbours: list[IndexArray]
-    fits: list[KernelFit]
+    fits: LazyFits
     metric: Array
     seats: IndexArray
     communication: IndexArray | None
@@ -113,6 +114,13 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
 def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     committee = model.committee
     data, experts = committee.training_data(), committee.experts
+    fits: Sequence[KernelFit | Expert]
+    if isinstance(experts, LazyExperts):
+        fits, own = experts.fits, list(experts.parts)
+        neighbours = list(experts.neighbours)
+    else:
+        fits, own = experts, [expert.indices for expert in experts]
+        neighbours = [expert.neighbours for expert in experts]
     arrays: dict[str, AnyArray] = {
         "X": data.X,
         "y": data.Y,
@@ -122,12 +130,12 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
         "y_shift": model.y_scaling.shift,
         "y_half_scale": model.y_scaling.half_scale,
         "metric": committee.layout.metric,
-        "hyperparameters": np.array([expert.kernel.values for expert in experts]),
-        "evaluations": _integers([expert.n_evaluations for expert in experts]),
-        "own": _integers(np.concatenate([expert.indices for expert in experts])),
-        "own_sizes": _integers([len(expert.indices) for expert in experts]),
-        "neighbours": _integers(np.concatenate([expert.neighbours for expert in experts])),
-        "neighbours_sizes": _integers([len(expert.neighbours) for expert in experts]),
+        "hyperparameters": np.array([one.kernel.values for one in fits]),
+        "evaluations": _integers([one.n_evaluations for one in fits]),
+        "own": _integers(np.concatenate(own)),
+        "own_sizes": _integers([len(rows) for rows in own]),
+        "neighbours": _integers(np.concatenate(neighbours)),
+        "neighbours_sizes": _integers([len(rows) for rows in neighbours]),
         "seats": _integers(np.tile(np.arange(len(experts)), committee.layout.copies)),
     }
     if committee.communication is not None:
@@ -136,6 +144,8 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
         arrays["conformity"] = model.conformity
     if model.honest is not None:
         arrays["honest"] = model.honest
+    if model.order is not None:
+        arrays["order"] = _integers(model.order)
     return arrays
 
 
@@ -148,6 +158,17 @@ def _plain_parameters(model: FittedModel) -> dict[str, Any]:
     if not isinstance(parameters["columns"], str):
         parameters["columns"] = "auto"  # the encoder is kept as it was fitted
     return parameters
+
+
+def check_savable(settings: Settings) -> None:
+    """Refuse settings that a file cannot hold, before a long fit."""
+    parameters = settings.parameters
+    for name in ("kernel", "random_state", "alpha", "columns"):  # kept in other ways
+        parameters.pop(name)
+    try:
+        encode_all(parameters)
+    except ValueError as error:
+        raise ValueError(f"the model could not be saved: {error}") from error
 
 
 def check_model(path: str | PathLike[str]) -> dict[str, Any]:
@@ -189,19 +210,21 @@ def _read(path: str | PathLike[str], what: str, step: Callable[[], T]) -> T:
 def _assembled(described: dict[str, Any], parts: _Parts) -> Committee:
     """The committee; factors are built when they are needed."""
     own = [parts.own[m] for m in parts.seats]
-    layout = Layout.of(parts.data.X * parts.metric, own, parts.metric)
+    layout = Layout.of(parts.data.X, own, parts.metric)
     common, data = parts.communication, parts.data
-    if data.trend is not None and isinstance(data.trend.model, LinearTrend):
-        data = data._replace(trend=rows_under(data.trend.model, data, layout.parts))
+    trend = None if data.trend is None else data.trend.model
+    if isinstance(trend, LinearTrend) and trend.kriged:  # what depends on it, files do not hold
+        data = data._replace(trend=rows_under(trend, data, layout.parts))
     committee = assemble_later(
         data,
         layout,
-        [parts.fits[m] for m in parts.seats],
-        lambda m: parts.neighbours[parts.seats[m]],
+        parts.fits.at(parts.seats),
+        [parts.neighbours[m] for m in parts.seats[: len(layout.parts)]],
         None if common is None else (common, KernelFit(described["kernel"])),
     )
     scaling = described["y_scaling"]
-    numbers = [layout.centres, parts.data.Y * scaling.half_scale + scaling.shift / 2]
+    ends = np.array([data.Y.min(axis=0), data.Y.max(axis=0)])
+    numbers = [layout.centres, ends * scaling.half_scale + scaling.shift / 2]
     members = [*committee.experts, *([committee.communication] if committee.communication else [])]
     for expert in members:
         std = np.sqrt(expert.kernel.diag(expert.X))
@@ -235,6 +258,11 @@ def _decoded(
     if "honest" in arrays:
         honest = floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
         require(np.all(honest[-1] > 0), "a std of it is not positive")
+    order = None
+    if "order" in arrays:
+        order = indices(arrays, "order", 2**31)
+        require(len(order) == len(parts.data.X), "its order is not that of its rows")
+        require(len(np.unique(order)) == len(order), "a row of it is there twice")
     columns = _columns(manifest["columns"], parts.data.X.shape[1])
     target, encoder = _table(manifest["table"])
     if encoder is not None:
@@ -252,6 +280,7 @@ def _decoded(
         "rules": rules,
         "conformity": conformity,
         "honest": honest,
+        "order": order,
         "report": None if manifest["report"] is None else _report(manifest["report"]),
         "plan": _plan(decode_all(manifest["plan"])),
         "encoder": encoder,
@@ -373,18 +402,13 @@ def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[list[IndexArray], 
     return own, neighbours
 
 
-def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> list[KernelFit]:
+def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> LazyFits:
     """The kernel of each expert."""
     values = floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
     require(np.all(values > 0), "a hyperparameter of it is not positive")
     counts = indices(arrays, "evaluations", 2**31)
     require(len(counts) == n_experts, "its evaluations are not those of its experts")
-    kernels: dict[bytes, NoisyKernel] = {}  # those that are equal are one
-    fits = []
-    for one, count in zip(values, counts, strict=True):
-        shared = kernels.setdefault(one.tobytes(), kernel.with_values(one.tolist()))
-        fits.append(KernelFit(shared, int(count)))
-    return fits
+    return LazyFits(kernel, values, counts)
 
 
 def _encode_table(model: FittedModel) -> dict[str, Any] | None:

@@ -140,7 +140,7 @@ def _linear(
     return LinearTrend(
         Form(found["name"], basis, precision),
         read_only(floats(arrays, "trend_coefficients", (p, n_targets))),
-        read_only(floats(arrays, "trend_root", (p, p))),
+        read_only(floats(arrays, "trend_root", (len(arrays["trend_root"]) and p, p))),
         read_only(sizes),
         found["kriged"],
         kernel,

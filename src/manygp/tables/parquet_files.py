@@ -32,6 +32,54 @@ def parquet_table(path: Path) -> TableFile:
     return TableFile(path, names, partial(_parquet_pieces, path))
 
 
+def parquet_paths(path: Path) -> list[Path]:
+    """A Parquet file, or those in a folder by their names; hidden ones are not read."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(
+        one
+        for one in path.rglob("*")
+        if one.suffix.lower() in PARQUET_SUFFIXES
+        and one.is_file()
+        and not any(part.startswith((".", "_")) for part in one.relative_to(path).parts)
+    )
+    if not found:
+        raise ValueError(f"{path} is a folder, not a table: there are no Parquet files in it")
+    return found
+
+
+def parquet_folder(path: Path) -> TableFile:
+    """The rows of all Parquet files in a folder, which have the same columns, as one table."""
+    tables = [parquet_table(one) for one in parquet_paths(path)]
+    names = tables[0].names
+    for table in tables[1:]:
+        if set(table.names) != set(names):
+            other = sorted(set(table.names) ^ set(names))
+            raise ValueError(
+                f"{table.path} and {tables[0].path} differ in the columns {', '.join(other)}"
+            )
+
+    def pieces(columns: tuple[str, ...], batch_rows: int) -> Iterator[Batch]:
+        before = 0
+        for table in tables:
+            end = before
+            for batch in table.pieces(columns, batch_rows):
+                yield batch._replace(start=before + batch.start)
+                end = before + batch.start + batch.n_rows
+            before = end
+
+    return TableFile(path, names, pieces)
+
+
+def count_rows(path: Path) -> int:
+    """The number of rows of a Parquet file, or of all in a folder, as they say themselves."""
+    total = 0
+    for one in parquet_paths(path):
+        with open_parquet(one) as file:
+            total += file.metadata.num_rows
+    return total
+
+
 def open_parquet(path: Path) -> Any:
     """Open a file with pyarrow; the caller closes it."""
     try:

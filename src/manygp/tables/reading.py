@@ -12,7 +12,13 @@ import numpy as np
 from manygp.arrays import Array
 from manygp.tables.base import BATCH_ROWS, Batch, TableFile, is_missing, starts_with
 from manygp.tables.csv_files import csv_table
-from manygp.tables.parquet_files import PARQUET_SUFFIXES, is_numeric, open_parquet, parquet_table
+from manygp.tables.parquet_files import (
+    PARQUET_SUFFIXES,
+    is_numeric,
+    open_parquet,
+    parquet_folder,
+    parquet_table,
+)
 
 # How files that are no tables here begin, what they are, and what to do.
 OTHER_FORMATS = {
@@ -39,9 +45,10 @@ OTHER_FORMATS = {
 def open_table(path: str | PathLike[str], decimal: str = ".") -> TableFile:
     """Find out the format and the columns of a table.
 
-    A Parquet file is known by its ending (.parquet, .pq) or its first bytes, a gzipped one by its
-    first bytes. Any other file is taken for CSV in UTF-8: its first line names the columns, which
-    are separated by commas, semicolons, tabs or bars.
+    A folder is the table of all Parquet files in it. A Parquet file is known by its ending
+    (.parquet, .pq) or its first bytes, a gzipped one by its first bytes. Any other file is taken
+    for CSV in UTF-8: its first line names the columns, which are separated by commas, semicolons,
+    tabs or bars.
 
     Parameters
     ----------
@@ -53,7 +60,7 @@ def open_table(path: str | PathLike[str], decimal: str = ".") -> TableFile:
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
     if path.is_dir():
-        raise ValueError(f"{path} is a folder, not a table; name a file in it")
+        return parquet_folder(path)
     if not path.is_file():
         raise ValueError(f"{path} is not a file on disk; a table is read more than once")
     if path.suffix.lower() in PARQUET_SUFFIXES or starts_with(path, b"PAR1"):

@@ -94,7 +94,7 @@ def read_training(
         Whether missing values of X are left for the encoder to fill, or refused.
     """
     table = open_table(path, decimal)
-    names = _names(table, chosen)
+    names = input_names(table, chosen)
     every = [*names, *chosen.apart]
     survey, store = Survey(every), _Store(every)
     with naming(table):
@@ -116,14 +116,14 @@ def survey_table(
 ) -> tuple[list[Finding], int]:
     """What the columns of X and the target hold, and the number of rows."""
     table = open_table(path, decimal)
-    survey, n_rows = Survey([*_names(table, chosen), *chosen.apart]), 0
+    survey, n_rows = Survey([*input_names(table, chosen), *chosen.apart]), 0
     for batch in table.batches(survey.columns, TRAINING_PIECE_ROWS):
         survey.add(batch)
         n_rows += batch.n_rows
     return survey.findings(), n_rows
 
 
-def _names(table: TableFile, chosen: Chosen) -> list[str]:
+def input_names(table: TableFile, chosen: Chosen) -> list[str]:
     """Names of the columns of X."""
     target, columns = chosen.target, chosen.columns
     for name in (*chosen.apart, *(columns or ()), *chosen.drop):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from manygp.arrays import Array, IndexArray
@@ -54,7 +56,7 @@ class Builder:
     layout : Layout
     kernel : NoisyKernel
         The shared kernel, or the start of independent fits.
-    starts : list of ndarray of shape (r, p)
+    starts : sequence of ndarrays of shape (r, p)
         Where the fit of each part starts from.
     communication : ndarray of indices, optional
         Rows that all experts are to know.
@@ -66,13 +68,12 @@ class Builder:
         data: TrainingData,
         layout: Layout,
         kernel: NoisyKernel,
-        starts: list[Array],
+        starts: Sequence[Array],
         communication: IndexArray | None,
         run: Run,
     ) -> None:
         self.data, self.layout, self.kernel, self.starts = data, layout, kernel, starts
         self.communication, self.run = communication, run
-        self._rows_in_metric = data.X * layout.metric
         # By shrinkage and the rows that hyperparameters were learned without, then by part.
         self._fits: dict[tuple[Shrinkage, bytes], dict[int, KernelFit]] = {}
         self._neighbours: dict[tuple[int, int], IndexArray] = {}
@@ -80,6 +81,10 @@ class Builder:
     def n_neighbours(self, overlap: float) -> int:
         """Rows that an expert learns from others: `overlap` times the mean size of a part."""
         return round(overlap * len(self.data.X) / len(self.layout.parts))
+
+    def some_rows(self, most: int, rng: np.random.Generator) -> IndexArray:
+        """At most this number of rows, drawn at random, in their order."""
+        return np.sort(rng.permutation(len(self.data.X))[:most])
 
     def committee(
         self,
@@ -106,12 +111,7 @@ class Builder:
 
         def neighbours_of(seat: int) -> IndexArray:
             m = seats[seat]
-            neighbours = self._nearest_rows(m, count)
-            if self.communication is None:
-                return neighbours
-            known = np.concatenate([self.layout.parts[m], neighbours])
-            more = self.communication[~np.isin(self.communication, known)]
-            return np.concatenate([neighbours, more])
+            return self._with_communication(m, self._nearest_rows(m, count))
 
         common = None
         if self.communication is not None:
@@ -125,6 +125,14 @@ class Builder:
             common,
             self.run.n_jobs,
         )
+
+    def _with_communication(self, m: int, neighbours: IndexArray) -> IndexArray:
+        """Rows of others that the expert of part m knows, with those that all know."""
+        if self.communication is None:
+            return neighbours
+        known = np.concatenate([self.layout.parts[m], neighbours])
+        more = self.communication[~np.isin(self.communication, known)]
+        return np.concatenate([neighbours, more])
 
     def _fit(
         self, shrinkage: Shrinkage, members: list[int], unlearned: IndexArray | None
@@ -145,13 +153,12 @@ class Builder:
 
     def _starts(self, members: list[int]) -> list[Array]:
         """Where fits start: where the last one of the part has ended, whatever its shrinkage."""
-        found = dict(enumerate(self.starts))
+        found: dict[int, Array] = {}
         for fits in self._fits.values():
             found |= {m: fit.kernel.theta[None] for m, fit in fits.items() if fit.n_evaluations}
-        return [found[m] for m in members]
+        return [found.get(m, self.starts[m]) for m in members]
 
     def _nearest_rows(self, m: int, count: int) -> IndexArray:
         if (m, count) not in self._neighbours:
-            found = self.layout.neighbours(self._rows_in_metric, m, count)
-            self._neighbours[m, count] = found
+            self._neighbours[m, count] = self.layout.neighbours(self.data.X, m, count)
         return self._neighbours[m, count]

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from manygp.arrays import Array
 from manygp.gp.likelihood import KernelFit
 from manygp.kernels.base import Kernel, NoisyKernel, parts_of
 from manygp.runtime.files import write_atomically
@@ -132,17 +131,18 @@ class Checkpoint:
 
 
 def identity_of(
-    settings: Settings, X: Array, Y: Array, alpha: Array, columns: tuple[str, ...] | int
+    settings: Settings, n_rows: int, columns: tuple[str, ...] | int, data: str
 ) -> dict[str, Any]:
-    """What a checkpoint must have in common with a fit."""
+    """What a checkpoint must have in common with a fit; `data` is a digest of the rows."""
     parameters = settings.parameters
-    parameters["kernel"] = settings.own_kernel(X.shape[1])
+    d = columns if isinstance(columns, int) else len(columns)
+    parameters["kernel"] = settings.own_kernel(d)
     return {
         **{name: version(name) for name in ("manygp", "numpy", "scipy")},
         "machine": platform.machine(),
-        "rows": len(X),
+        "rows": n_rows,
         "columns": columns if isinstance(columns, int) else list(columns),
-        "data": key_of(X, Y, alpha),
+        "data": data,
         **{
             name: described(value) for name, value in parameters.items() if name not in DISREGARDED
         },

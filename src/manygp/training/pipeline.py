@@ -33,7 +33,7 @@ from manygp.training.fitting import (
 )
 from manygp.training.repeats import Repeats, find_repeats, with_noise_floor
 from manygp.training.search import prefers, select
-from manygp.training.single import or_structured
+from manygp.training.single import Selection, or_structured
 from manygp.training.trends import Prospect, choose, offers, start_kernel
 
 # Part of the time that is left which may be spent on the choice of a trend.
@@ -74,11 +74,22 @@ class Prepared(NamedTuple):
 
 def prepare(settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | int) -> Prepared:
     """Scale rows X (n, d) and targets Y (n, t), and choose the kernel to start from."""
+    return prepare_scaled(settings, X, Y, columns, _scalings(settings, X, Y))
+
+
+def prepare_scaled(
+    settings: Settings,
+    X: Array,
+    Y: Array,
+    columns: tuple[str, ...] | int,
+    scalings: tuple[Scaling, Scaling],
+) -> Prepared:
+    """The same with scalings of inputs and targets that are known."""
     n, d = X.shape
     own = settings.own_kernel(d)
     if own is not None:  # a wrong kernel is an error before any work
         own.check_columns(d)
-    x_scaling, y_scaling = _scalings(settings, X, Y)
+    x_scaling, y_scaling = scalings
     alpha = _scaled_alpha(settings, n, y_scaling)
     Z = np.ascontiguousarray(x_scaling.apply(X))
     validation.check_magnitude(Z, "X", None if isinstance(columns, int) else columns)
@@ -139,8 +150,42 @@ def train(
     begin : float
         When the fit began, in the time of `perf_counter`; a time budget counts from there.
     """
+    plan, deadline = _plan(settings, settings.search_space, prepared, begin)
+    foundation = lay_foundation(settings, prepared, plan, seed, run, deadline)
+    found = select(
+        foundation.builder, foundation.space, foundation.rng, foundation.compared, deadline
+    )
+    if settings.chooses_trend and deadline == np.inf:
+        noise = prepared.kernel.noise
+        found = or_structured(found, prepared.data, noise, foundation.space, run)
+    return fitted_model(settings, prepared, plan, foundation.builder.kernel, found)
+
+
+class Foundation(NamedTuple):
+    """What experts are built on.
+
+    Attributes
+    ----------
+    builder : Builder
+        With the shared kernel, and rows with the trend under them.
+    space : SearchSpace
+        What the plan leaves to choose.
+    compared : tuple of Alternative
+        The trends and the shared kernels that were compared.
+    rng : Generator
+    """
+
+    builder: Builder
+    space: SearchSpace
+    compared: tuple[Alternative, ...]
+    rng: np.random.Generator
+
+
+def lay_foundation(
+    settings: Settings, prepared: Prepared, plan: Plan, seed: int, run: Run, deadline: float
+) -> Foundation:
+    """Choose the trend and the shared kernel."""
     space = settings.search_space
-    plan, deadline = _plan(settings, space, prepared, begin)
     space = space._replace(shrinkages=plan.shrinkages, overlaps=plan.overlaps)
     several = len(prepared.data.X) >= 2 * plan.points_per_expert
     if several and _lacks_one_kernel(space):
@@ -155,9 +200,13 @@ def train(
     rng = np.random.default_rng(seed)
     context = _Context(data, prospect, settings, space, plan, rng, run)
     builder, kernels = _best_builder(context, prepared.kernel_of(prospect, settings), deadline)
-    found = select(builder, space, rng, (*compared, *kernels), deadline)
-    if settings.chooses_trend and deadline == np.inf:
-        found = or_structured(found, data, prepared.kernel.noise, space, run)
+    return Foundation(builder, space, (*compared, *kernels), rng)
+
+
+def fitted_model(
+    settings: Settings, prepared: Prepared, plan: Plan, kernel: NoisyKernel, found: Selection
+) -> FittedModel:
+    """All that was found, as a model."""
     single = found.committee.is_single
     return FittedModel(
         settings=settings,
@@ -166,7 +215,7 @@ def train(
         x_scaling=prepared.x_scaling,
         y_scaling=prepared.y_scaling,
         committee=found.committee,
-        kernel=found.committee.experts[0].kernel if single else builder.kernel,
+        kernel=found.committee.experts[0].kernel if single else kernel,
         chosen=found.rules,
         rules=found.rules,
         conformity=None if found.conformity is None else read_only(found.conformity),
@@ -251,8 +300,8 @@ class _Context(NamedTuple):
         """The parts of the rows in a metric."""
         U = self.data.X * columns
         parts = self.settings.partitioner(U, self.n_parts, self.rng)
-        _check_parts(parts, len(U))
-        return Layout.of(U, parts, columns)
+        check_parts(parts, len(U))
+        return Layout.of(self.data.X, parts, columns)
 
     def builder(self, kernel: NoisyKernel, layout: Layout) -> Builder:
         starts = [self.starts(kernel) for _ in layout.parts]
@@ -295,7 +344,8 @@ def _best_builder(
     return builder, kernels
 
 
-def _check_parts(parts: list[IndexArray], n: int) -> None:
+def check_parts(parts: list[IndexArray], n: int) -> None:
+    """Refuse a partition with an empty part, or without one of n rows."""
     if not parts or any(len(part) == 0 for part in parts):
         raise ValueError("the partition has an empty part; every expert needs rows")
     seen = np.zeros(n, dtype=bool)

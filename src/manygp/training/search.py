@@ -213,10 +213,10 @@ def choose_left_out(builder: Builder, rng: np.random.Generator) -> LeftOut:
     if len(parts) > COMPARED_EXPERTS:
         centres = layout.centres[rng.choice(len(parts), REGIONS, replace=False)]
         members = np.unique(layout.tree.query(centres, k=COMPARED_EXPERTS // REGIONS)[1])
-    shuffled = [rng.permutation(parts[m]) for m in members if len(parts[m]) > FOLDS]
+    own = [parts[m] for m in members.tolist()]
+    shuffled = [rng.permutation(part) for part in own if len(part) > FOLDS]
     if not shuffled:
-        rows = rng.permutation(len(builder.data.X))[:COMPARED_ROWS]
-        return LeftOut(None, [np.sort(rows)], unlearned=False)
+        return LeftOut(None, [builder.some_rows(COMPARED_ROWS, rng)], unlearned=False)
     folds = [np.concatenate([rows[f::FOLDS] for rows in shuffled]) for f in range(FOLDS)]
     n_folds = min(FOLDS, -(-COMPARED_ROWS // len(folds[0])))
     most = COMPARED_ROWS // n_folds
@@ -245,7 +245,7 @@ def score(builder: Builder, space: SearchSpace, left_out: LeftOut, candidate: Ca
         committee = builder.committee(*candidate, members, rows if unlearned else None)
         query = Query(builder.data.X[rows], widest, rows, covariances=space.needs.covariances)
         means, variance = committee.map_blocks(answers, query, builder.run.n_jobs)
-        squares.append((builder.data.targets[rows].T - means) ** 2)
+        squares.append((builder.data.targets_of(rows).T - means) ** 2)
         variances.append(variance + builder.data.alpha[rows])
     return _scores(
         rules,
@@ -269,7 +269,7 @@ def _sufficient(
     committee: Committee, builder: Builder, space: SearchSpace, rng: np.random.Generator
 ) -> int:
     """The number of nearest experts that leaves less than the tolerated weight to the others."""
-    rows = np.sort(rng.permutation(len(builder.data.X))[:TOLERANCE_ROWS])
+    rows = builder.some_rows(TOLERANCE_ROWS, rng)
     query = Query(builder.data.X[rows], len(committee), rows)
     weigh = space.first_rules.normalised_weights
     (weights,) = committee.map_blocks(weigh, query, builder.run.n_jobs)

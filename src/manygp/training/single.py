@@ -94,7 +94,7 @@ def left_out_errors(
 ) -> LeftOutErrors:
     """What the final committee predicts for rows of all experts, each left out."""
     data = builder.data
-    rows = np.sort(rng.permutation(len(data.X))[:LEARNED_ROWS])
+    rows = builder.some_rows(LEARNED_ROWS, rng)
 
     def answers(records: list[ExpertPredictions]) -> tuple[Array, Array, Array]:
         means, variance, noise = rules.combine(records)
@@ -102,7 +102,8 @@ def left_out_errors(
 
     query = Query(data.X[rows], rules.nearest, rows, covariances=rules.needs.covariances)
     means, variance, unknown = committee.map_blocks(answers, query, builder.run.n_jobs)
-    return LeftOutErrors((data.targets[rows].T - means) ** 2, variance, data.alpha[rows], unknown)
+    squares = (data.targets_of(rows).T - means) ** 2
+    return LeftOutErrors(squares, variance, data.alpha[rows], unknown)
 
 
 def select_single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -> Selection:

@@ -53,8 +53,9 @@ class LinearTrend:
     ----------
     form : Form
     coefficients : ndarray of shape (p, t)
-    root : ndarray of shape (p, p)
-        L^-1, where L L' = A is the Cholesky factorisation of the coefficients' precision.
+    root : ndarray of shape (p, p) or (0, p)
+        L^-1, where L L' = A is the Cholesky factorisation of the coefficients' precision. It has
+        no rows where so many have taught them that nothing is in doubt.
     sizes : ndarray of shape (T,)
         Variance of each term over the training rows.
     kriged : bool
@@ -101,7 +102,7 @@ class LinearTrend:
         for place in own:
             kept[:, place] = functions[:, place]
         kept -= kept.mean(axis=0)
-        half = kept @ self.root.T
+        half = kept @ self.root.T  # without columns where nothing is in doubt
         return kept @ self.coefficients, np.sqrt(np.einsum("ij,ij->i", half, half))
 
     def at(self, X: Array) -> TrendAt:
@@ -109,8 +110,11 @@ class LinearTrend:
         functions, holds = self.form.basis.functions(X)
         mean = multiply_tiles(functions, self.coefficients)
         spread = (1 - holds**2) @ self.sizes
+        beyond = self.form.basis.beyond(X)
+        if not len(self.root):
+            return TrendAt(mean, spread, beyond)
         basis = multiply_tiles(functions, self.root.T)
-        said = TrendAt(mean, spread, self.form.basis.beyond(X), basis)
+        said = TrendAt(mean, spread, beyond, basis)
         return said if self.kriged else said._replace(spread=said.whole_variance(), basis=None)
 
 

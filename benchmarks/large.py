@@ -1,0 +1,98 @@
+"""More rows than memory holds, from Parquet: seconds of each stage, peak memory and scores.
+
+    python benchmarks/large.py [rows] [folder]
+
+The rows are written to the folder first, if they are not there (extra `parquet`). With fewer rows
+than are read into memory as a rule, the stages are run all the same, to learn what they cost.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+from time import perf_counter
+from typing import Any
+
+from manygp import ManyGPRegressor
+from manygp.experiments.speed import peak_megabytes, synthetic
+from manygp.metrics import nll, rmse
+from manygp.outofcore import training
+from manygp.outofcore.engine import LocalEngine
+
+# Rows that are made at a time, and test rows.
+CHUNK = 1_000_000
+N_QUERIES = 1_000_000
+
+
+class TimedEngine(LocalEngine):
+    """The cores of this machine, and what their time was spent on."""
+
+    def map(
+        self, function: Callable[[Any], Any], tasks: Sequence[Any], stage: str
+    ) -> Iterator[Any]:
+        """The results of all tasks."""
+        begin = perf_counter()
+        yield from super().map(function, tasks, stage)
+        told = f"{function.__name__}: {len(tasks)} tasks, {perf_counter() - begin:.1f} s"
+        print(told, flush=True)
+
+
+class Timed(ManyGPRegressor):
+    """The default model on a timed engine."""
+
+    def _engine(self) -> Any:
+        return TimedEngine(self.n_jobs)
+
+
+def write_rows(path: Path, n: int) -> None:
+    """Write n rows in row groups of a million at most."""
+    import pyarrow
+    import pyarrow.parquet
+
+    writer = None
+    for i, start in enumerate(range(0, n, CHUNK)):
+        X, y = synthetic(min(CHUNK, n - start), 1000 + i)
+        columns = {f"x{j}": column for j, column in enumerate(X.T)}
+        table = pyarrow.table({**columns, "y": y})
+        writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema)
+        writer.write_table(table, row_group_size=250_000)
+    if writer is not None:
+        writer.close()
+
+
+def fit_and_predict(path: Path, n: int) -> None:
+    """Fit the rows of a file, and predict others."""
+    training.MEMORY_ROWS = min(training.MEMORY_ROWS, n // 2)
+    begin = perf_counter()
+    model = Timed(n_jobs=-1, random_state=0, verbose=True).fit(path, target="y")
+    fitted = perf_counter()
+    print(f"{n} rows: fit {fitted - begin:.0f} s", flush=True)
+    print(model.calibration_report_)
+    X, y = synthetic(N_QUERIES, 1)
+    import pyarrow
+
+    table = pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
+    asked = perf_counter()
+    mean, std = model.predict(table, return_std=True)
+    answered = perf_counter()
+    print(
+        f"{n} rows: fit {fitted - begin:.0f} s, predict {N_QUERIES} rows "
+        f"{answered - asked:.1f} s, peak {peak_megabytes() / 1000:.2f} GB with its workers, "
+        f"RMSE {rmse(y, mean):.4f}, NLL {nll(y, mean, std):.4f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        fit_and_predict(Path(sys.argv[2]), int(sys.argv[1]))
+    else:
+        n_rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+        folder = Path(sys.argv[2] if len(sys.argv) > 2 else mkdtemp())
+        data = folder / f"rows-{n_rows}.parquet"
+        if not data.exists():
+            write_rows(data, n_rows)
+        subprocess.run([sys.executable, __file__, str(n_rows), str(data), "fit"], check=True)

@@ -1,0 +1,155 @@
+"""Blocks of rows on a disk: row groups of Parquet files, or arrays that were stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from manygp.arrays import Array
+from manygp.runtime.files import replacing
+from manygp.tables.parquet_files import from_arrow, is_numeric, open_parquet, parquet_paths
+from manygp.validation import LARGEST
+
+# Rows of a block that are in memory at a time.
+PIECE_ROWS = 2**17
+
+
+class Block(Protocol):
+    """Rows that one task reads."""
+
+    def pieces(self) -> Iterator[Array]:
+        """Pieces (N, c) of the rows, in their order: inputs, targets, and noise if it is known."""
+
+
+class ParquetBlock(NamedTuple):
+    """A row group of a Parquet file.
+
+    Attributes
+    ----------
+    path : str
+    group : int
+    columns : tuple of str
+    first : int
+        Number of the first row in its file, for messages.
+    """
+
+    path: str
+    group: int
+    columns: tuple[str, ...]
+    first: int
+
+    def pieces(self) -> Iterator[Array]:
+        """Pieces (N, c) of the rows; NaN where a value is missing."""
+        with open_parquet(Path(self.path)) as file:
+            batches = file.iter_batches(
+                PIECE_ROWS, row_groups=[self.group], columns=list(self.columns)
+            )
+            for batch in batches:
+                columns = [from_arrow(batch.column(name)) for name in self.columns]
+                yield np.column_stack([np.asarray(one, dtype=float) for one in columns])
+
+    @property
+    def place(self) -> str:
+        return self.path
+
+
+class StoredBlock(NamedTuple):
+    """Rows that were written to a file by `store`."""
+
+    path: str
+    first: int = 0
+
+    def pieces(self) -> Iterator[Array]:
+        """Pieces (N, c) of the rows."""
+        rows = np.load(self.path, mmap_mode="r")
+        for start in range(0, len(rows), PIECE_ROWS):
+            yield np.array(rows[start : start + PIECE_ROWS])
+
+    @property
+    def place(self) -> str:
+        return "the data"
+
+
+def store(path: str | PathLike[str], values: Array) -> int:
+    """Write rows (N, c) to a file, whole or not at all, and count them."""
+    with replacing(path) as file:
+        np.save(file, np.ascontiguousarray(values, dtype=float))
+    return len(values)
+
+
+class Columns(NamedTuple):
+    """What the columns of a block are.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Inputs; they come first.
+    n_targets : int
+    noise : bool
+        Whether the last column is a known noise variance.
+    """
+
+    names: tuple[str, ...]
+    n_targets: int = 1
+    noise: bool = False
+
+    @property
+    def targets(self) -> npt.NDArray[np.intp]:
+        return len(self.names) + np.arange(self.n_targets)
+
+    def refuse(self, values: Array, place: str, first: int) -> None:
+        """Refuse rows with values that are missing or too large, and say where."""
+        finite = np.isfinite(values)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise ValueError(
+                f"{place}: {self._name(column)} has no finite value in row {first + row + 1}; "
+                "drop or fill it"
+            )
+        own = values[:, self.targets]
+        if np.any(np.abs(own) > LARGEST):
+            raise ValueError(f"{place}: the square of a target overflows; scale the targets")
+        if self.noise and np.any(values[:, -1] < 0):
+            raise ValueError(f"{place}: a noise variance is negative")
+
+    def _name(self, column: int) -> str:
+        d = len(self.names)
+        if column < d:
+            return f"column {self.names[column]!r}"
+        return "the target" if column < d + self.n_targets else "the noise variance"
+
+
+def parquet_blocks(
+    path: str | PathLike[str], columns: Sequence[str]
+) -> tuple[list[ParquetBlock], list[int]]:
+    """The row groups of a Parquet file, or of all in a folder, and their sizes."""
+    blocks, sizes = [], []
+    for one in parquet_paths(Path(path)):
+        with open_parquet(one) as file:
+            _check_types(one, file.schema_arrow, columns)
+            first = 0
+            for group in range(file.metadata.num_row_groups):
+                blocks.append(ParquetBlock(str(one), group, tuple(columns), first))
+                sizes.append(file.metadata.row_group(group).num_rows)
+                first += sizes[-1]
+    return blocks, sizes
+
+
+def _check_types(path: Path, schema: Any, columns: Sequence[str]) -> None:
+    """Refuse columns that are not there, or hold no numbers."""
+    from pyarrow import types
+
+    for name in columns:
+        if name not in schema.names:
+            raise ValueError(f"{path} has no column {name!r}, which other files have")
+        kind = schema.field(name).type
+        if not (is_numeric(kind) or types.is_boolean(kind)):
+            raise ValueError(
+                f"{path}: column {name!r} is of type {kind}, and more rows than fit a sample must "
+                "be numbers; leave the column out, or encode it first"
+            )

@@ -1,0 +1,148 @@
+"""Builds the committees of rows on a disk: a few experts here, all of them by tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manygp.arrays import Array, IndexArray
+from manygp.committee.committee import Committee
+from manygp.committee.layout import Layout
+from manygp.committee.lazy import LazyExperts, LazyFits, Slices
+from manygp.findings import Shrinkage
+from manygp.gp.expert import condition
+from manygp.gp.likelihood import KernelFit, TrainingData
+from manygp.outofcore import stages
+from manygp.outofcore.engine import Engine
+from manygp.outofcore.work import Token, put
+from manygp.training.builder import Builder
+from manygp.training.fitting import Run, precision_of
+
+# Rows that are left out are drawn from this number of parts, so that few factors are built.
+DRAWN_PARTS = 1000
+
+
+class Starts(Sequence[Array]):
+    """Where the fits of all parts start from."""
+
+    def __init__(self, fitting: stages.Fitting) -> None:
+        self.fitting = fitting
+
+    def __len__(self) -> int:
+        return len(self.fitting.bounds) - 1
+
+    def __getitem__(self, m: Any) -> Any:
+        return self.fitting.starts(m)
+
+
+class Disk(NamedTuple):
+    """Where the rows of all experts are, and who works on them.
+
+    Attributes
+    ----------
+    folder : Path
+        Where results of tasks are kept.
+    groups : ndarray of shape (G + 1,)
+        The parts of each group lie one after the other: where they begin.
+    fitting : Fitting
+    engine : Engine
+    """
+
+    folder: Path
+    groups: IndexArray
+    fitting: stages.Fitting
+    engine: Engine
+
+    def run(self, function: Any, kind: Any, shared: Any, stage: str) -> list[Any]:
+        """The results of a function of the parts of each group."""
+        token: Token = put(self.folder, function.__name__, shared)
+        folder = self.folder / f"{function.__name__}-{token.digest[:16]}.done"
+        folder.mkdir(exist_ok=True)
+        pairs = zip(self.groups[:-1].tolist(), self.groups[1:].tolist(), strict=True)
+        tasks = [
+            kind(first, end, token, str(folder / str(first)))
+            for first, end in pairs
+            if end > first
+        ]
+        return list(self.engine.map(function, tasks, stage))
+
+
+class DiskBuilder(Builder):
+    """The builder of committees whose rows are on a disk.
+
+    Parameters
+    ----------
+    data : TrainingData
+        Mapped into memory.
+    layout : Layout
+    disk : Disk
+    communication : ndarray of indices, optional
+    run : Run
+    """
+
+    def __init__(
+        self,
+        data: TrainingData,
+        layout: Layout,
+        disk: Disk,
+        communication: IndexArray | None,
+        run: Run,
+    ) -> None:
+        kernel = disk.fitting.kernel
+        super().__init__(data, layout, kernel, Starts(disk.fitting), communication, run)
+        self.disk = disk
+
+    def some_rows(self, most: int, rng: np.random.Generator) -> IndexArray:
+        """At most this number of rows, from some parts drawn at random, in their order."""
+        n_parts = min(DRAWN_PARTS, len(self.layout.parts))
+        parts = rng.choice(len(self.layout.parts), n_parts, replace=False).tolist()
+        each = -(-most // n_parts)
+        rows = [rng.permutation(self.layout.parts[m])[:each] for m in parts]
+        return np.sort(np.concatenate(rows)[:most])
+
+    def committee(
+        self,
+        shrinkage: Shrinkage,
+        overlap: float,
+        members: IndexArray | None = None,
+        unlearned: IndexArray | None = None,
+    ) -> Committee:
+        """The committee of all parts, made when it is needed, or of some."""
+        if members is not None or unlearned is not None:
+            return super().committee(shrinkage, overlap, members, unlearned)
+        bounds = self.disk.fitting.bounds
+        near = self._all_neighbours(self.n_neighbours(overlap))
+        neighbours: Sequence[IndexArray] = near
+        common = None
+        if self.communication is not None:
+            rows = self.communication
+            neighbours = [self._with_communication(m, one) for m, one in enumerate(near)]
+            common = condition(self.data, rows, rows[:0], KernelFit(self.kernel))
+        fits, sizes = self._all_fits(shrinkage), np.diff(bounds) + np.diff(near.bounds)
+        experts = LazyExperts(self.data, self.layout.parts, neighbours, fits, sizes)
+        return Committee(experts, self.layout, common, self.data.trend)
+
+    def _all_fits(self, shrinkage: Shrinkage) -> LazyFits:
+        n_parts = len(self.layout.parts)
+        if np.isinf(precision_of(shrinkage, self.kernel)).all():
+            values = np.broadcast_to(self.kernel.values, (n_parts, self.kernel.n_free))
+            return LazyFits(self.kernel, values, np.zeros(n_parts, dtype=np.int64))
+        fitting = self.disk.fitting._replace(shrinkage=shrinkage)
+        found = self.disk.run(stages.fit, stages.FitTask, fitting, "it fitted experts")
+        values, counts = (np.concatenate(one) for one in zip(*found, strict=True))
+        return LazyFits(self.kernel, values, counts)
+
+    def _all_neighbours(self, count: int) -> Slices:
+        """Rows of others that experts know."""
+        n_parts = len(self.layout.parts)
+        if count == 0:
+            return Slices(np.empty(0, dtype=np.intp), np.zeros(n_parts + 1, dtype=np.intp))
+        shared = stages.Neighbouring(self.disk.fitting.rows.X, self.layout, count)
+        found = self.disk.run(
+            stages.neighbours, stages.NeighbourTask, shared, "it looked for neighbours"
+        )
+        flat, sizes = (np.concatenate(one) for one in zip(*found, strict=True))
+        return Slices(flat, np.concatenate([[0], np.cumsum(sizes)]))

@@ -1,0 +1,89 @@
+"""Fits of tables on a disk: in memory if they are small, else by the stages."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+from manygp.model import FittedModel
+from manygp.outofcore import training
+from manygp.outofcore.blocks import Columns, parquet_blocks
+from manygp.outofcore.engine import Engine
+from manygp.settings import Settings
+from manygp.tables.base import starts_with
+from manygp.tables.parquet_files import PARQUET_SUFFIXES, count_rows
+from manygp.tables.reading import open_table
+from manygp.tables.training_rows import Chosen, TrainingTable, input_names, read_training
+
+
+class Source(NamedTuple):
+    """A table on a disk.
+
+    Attributes
+    ----------
+    path : path
+    chosen : Chosen
+        Its columns that matter.
+    folder : path or None
+        Where to work; a temporary folder by default.
+    """
+
+    path: Path
+    chosen: Chosen
+    folder: str | PathLike[str] | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it has more rows than are read into memory."""
+        return _is_parquet(self.path) and count_rows(self.path) > training.MEMORY_ROWS
+
+    def read(self) -> TrainingTable:
+        """All of its rows."""
+        return read_training(self.path, self.chosen)
+
+
+def _is_parquet(path: Path) -> bool:
+    """Whether a path is a Parquet file, or a folder, which may hold some."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.is_dir() or path.suffix.lower() in PARQUET_SUFFIXES:
+        return True
+    return path.is_file() and starts_with(path, b"PAR1")
+
+
+def train_file(settings: Settings, source: Source, engine: Engine, seed: int) -> FittedModel:
+    """The model of a large Parquet file, or of all in a folder.
+
+    Parameters
+    ----------
+    settings : Settings
+    source : Source
+    engine : Engine
+    seed : int
+    """
+    training.check_settings(settings)
+    chosen = source.chosen
+    names = tuple(input_names(open_table(source.path), chosen))
+    blocks, sizes = parquet_blocks(source.path, [*names, *chosen.apart])
+    columns = Columns(names, noise=chosen.noise is not None)
+    with working(source.folder) as folder:
+        job = training.Job(settings, blocks, sizes, columns, folder, engine, chosen.target)
+        return training.train_blocks(job, seed)
+
+
+@contextmanager
+def working(folder: str | PathLike[str] | None) -> Iterator[Path]:
+    """The folder to work in; a temporary one is removed, while what is mapped of it stays."""
+    if folder is not None:
+        yield Path(folder)
+        return
+    temporary = tempfile.mkdtemp(prefix="manygp-")
+    try:
+        yield Path(temporary)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

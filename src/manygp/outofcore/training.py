@@ -1,0 +1,336 @@
+"""From blocks of rows to a fitted model: scan, sample, sort, arrange, choose, fit, save."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manygp.arrays import Array, IndexArray
+from manygp.committee.layout import Layout
+from manygp.committee.lazy import Spans
+from manygp.findings import Plan
+from manygp.gp.trend import TrendModel
+from manygp.kernels.base import metric
+from manygp.model import FittedModel
+from manygp.outofcore import stages
+from manygp.outofcore.blocks import Columns
+from manygp.outofcore.builder import Disk, DiskBuilder
+from manygp.outofcore.engine import Engine
+from manygp.outofcore.groups import grow
+from manygp.outofcore.statistics import Statistics, lots
+from manygp.outofcore.work import put
+from manygp.rules.partition import has_all_rows, random
+from manygp.runtime import progress
+from manygp.runtime.progress import say, warn
+from manygp.scaling import Scaling, identity
+from manygp.settings import Settings
+from manygp.storage import read_model, write_model
+from manygp.storage.model_file import check_savable
+from manygp.training.builder import affordable
+from manygp.training.checkpoint import Checkpoint, identity_of, key_of
+from manygp.training.fitting import SHARED_ROWS, Run
+from manygp.training.pipeline import (
+    Foundation,
+    Prepared,
+    fitted_model,
+    lay_foundation,
+    prepare_scaled,
+)
+from manygp.training.search import select
+from manygp.trend.linear import LinearTrend
+
+# Up to this number of rows the model is that of rows in memory.
+MEMORY_ROWS = 10**6
+# Of more, trend, shared kernel and groups are learned from a sample of about this number.
+SAMPLE_ROWS = 2**18
+# Rows of a group, about: a task arranges one, and fits its experts.
+GROUP_ROWS = 2**16
+MODEL = "model.manygp"
+
+
+class Job(NamedTuple):
+    """A fit of rows in blocks.
+
+    Attributes
+    ----------
+    settings : Settings
+    blocks : sequence of Block
+    sizes : sequence of int
+        Rows of each block.
+    columns : Columns
+    folder : Path
+        Where tasks meet; all workers see it.
+    engine : Engine
+    target : str or None
+        Name of the target, if it has one.
+    """
+
+    settings: Settings
+    blocks: Sequence[Any]
+    sizes: Sequence[int]
+    columns: Columns
+    folder: Path
+    engine: Engine
+    target: str | None = None
+
+    @property
+    def starts(self) -> list[int]:
+        """Number of the first row of each block."""
+        return [0, *np.cumsum(self.sizes).tolist()][:-1]
+
+    def say(self, message: str) -> None:
+        if self.settings.verbose:
+            say(message)
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse what rows on a disk cannot have, before any work."""
+    n = f"more than {MEMORY_ROWS:,} rows"
+    if has_all_rows(settings.partitioner) or settings.partitioner is random:
+        raise ValueError(
+            f"partition={settings.partition!r} spreads the rows of an expert over all of them, "
+            f"and {n} are sorted into regions: set partition='balltree' or 'kmeans'"
+        )
+    if settings.time_budget is not None:
+        raise ValueError(f"time_budget is for rows in memory; set it to None for {n}")
+    if np.ndim(settings.alpha):
+        raise ValueError(f"alpha of {n} must be one number, or the name of a column")
+    if not (settings.trend is None or isinstance(settings.trend, str)):
+        raise ValueError(f"trend={settings.trend!r} cannot be saved: name a trend for {n}")
+    check_savable(settings)
+
+
+def train_blocks(job: Job, seed: int) -> FittedModel:
+    """The model of rows in blocks: more of them than make a sample.
+
+    All that is finished is kept in the folder: the same call goes on from there.
+    """
+    settings, folder = job.settings, job.folder
+    check_settings(settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    n_read = int(sum(job.sizes))
+    threshold = SAMPLE_ROWS * 2**64 // n_read
+    scanned = _scan(job, seed, threshold)
+    known = Statistics.joined([one.statistics for one in scanned])
+    checkpoint = Checkpoint(folder / "checkpoint", _identity(job, known), seed)
+    if checkpoint.seed != seed:  # another sample
+        seed = checkpoint.seed
+        scanned = _scan(job, seed, threshold)
+    path = folder / MODEL
+    if not path.exists():
+        run = Run(settings.n_jobs, progress.bar if settings.verbose else None, checkpoint)
+        write_model(path, _trained(job, known, scanned, seed, run))
+        for name in ("sorted", "rows", "tasks"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+    return read_model(path)
+
+
+def _scan(job: Job, seed: int, threshold: int) -> list[stages.Scanned]:
+    """Look at all rows once."""
+    tasks = [
+        stages.ScanTask(block, start, job.columns, threshold, seed)
+        for block, start in zip(job.blocks, job.starts, strict=True)
+    ]
+    found = list(job.engine.map(stages.scan, tasks, "it read the data"))
+    n = sum(one.statistics.n for one in found)
+    job.say(f"{n:,} rows in {len(tasks)} blocks")
+    if n == 0:
+        raise ValueError("no row has a target")
+    return found
+
+
+def _identity(job: Job, known: Statistics) -> dict[str, Any]:
+    """What a folder must have in common with a fit; not how rows are cut into blocks."""
+    found = identity_of(job.settings, known.n, job.columns.names, key_of(known.digest))
+    return {**found, "sample": SAMPLE_ROWS, "group": GROUP_ROWS}
+
+
+def _trained(
+    job: Job, known: Statistics, scanned: list[stages.Scanned], seed: int, run: Run
+) -> FittedModel:
+    settings, columns = job.settings, job.columns
+    sample = _Sample.of(scanned, columns)
+    del scanned
+    prepared = prepare_scaled(
+        replace(settings, alpha=sample.noise(settings)),
+        sample.X,
+        sample.Y,
+        columns.names,
+        _scalings(settings, known, columns),
+    )
+    points = int(settings.points_per_expert)
+    space = settings.search_space
+    overlaps = tuple(affordable(known.n, max(1, known.n // points), space.overlaps))
+    plan = Plan(points, space.shrinkages, overlaps, SHARED_ROWS, settings.shared_kernels)
+    job.say(f"{len(sample.numbers):,} of them choose trend and kernel; {plan}")
+    foundation = lay_foundation(settings, prepared, plan, seed, run, np.inf)
+    columns_metric = metric(foundation.builder.kernel, len(columns.names))
+    groups = _Groups.of(job, prepared, columns_metric, seed, known.n)
+    job.say(f"{len(groups.segments)} files of rows, sorted into {groups.n_groups} groups")
+    builder, order = _arranged(job, foundation, groups, sample, seed)
+    job.say(f"{len(builder.layout.parts):,} experts")
+    found = select(builder, foundation.space, foundation.rng, foundation.compared)
+    model = fitted_model(settings, prepared, plan, builder.kernel, found)
+    return replace(
+        model,
+        order=order,
+        target=job.target,
+        settings=replace(settings, verbose=False),
+    )
+
+
+def _scalings(settings: Settings, known: Statistics, columns: Columns) -> tuple[Scaling, Scaling]:
+    """How inputs and targets are scaled: by all rows, not only those of the sample."""
+    d, t = len(columns.names), columns.n_targets
+    targets = columns.targets
+    if np.any(known.low[targets] == known.high[targets]):
+        warn("y is constant; predictions will be that constant")
+    x_scaling, y_scaling = identity(d), identity(t)
+    if settings.scales_X:
+        low, high = known.low[:d], known.high[:d]
+        half = high / 2 - low / 2
+        x_scaling = Scaling(low, np.where(half > 0, half, 0.5))
+    if settings.normalize_y:
+        y_scaling = known.standard(targets)
+    return x_scaling, y_scaling
+
+
+class _Sample(NamedTuple):
+    """Rows of the sample in the order of the data: numbers (n,), X, Y, and noise or None."""
+
+    numbers: stages.Numbers
+    X: Array
+    Y: Array
+    alpha: Array | None
+
+    @classmethod
+    def of(cls, scanned: list[stages.Scanned], columns: Columns) -> _Sample:
+        numbers = np.concatenate([one.numbers for one in scanned])
+        values = np.concatenate([one.values for one in scanned])
+        d, t = len(columns.names), columns.n_targets
+        X = np.ascontiguousarray(values[:, :d])
+        Y = np.ascontiguousarray(values[:, d : d + t])
+        return cls(numbers, X, Y, values[:, -1].copy() if columns.noise else None)
+
+    def noise(self, settings: Settings) -> Any:
+        """Known noise variances of its rows."""
+        return settings.alpha if self.alpha is None else self.alpha
+
+
+class _Groups(NamedTuple):
+    """Files of rows sorted by group, and the rows of each group (G,)."""
+
+    segments: tuple[stages.Segment, ...]
+    counts: stages.Numbers
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.counts)
+
+    @classmethod
+    def of(cls, job: Job, prepared: Prepared, columns_metric: Array, seed: int, n: int) -> _Groups:
+        """Grow the tree of groups on the sample, and sort all rows by it."""
+        X = prepared.data.X
+        last = lots(np.arange(len(X)), seed).astype(float) / 2.0**64  # for equal rows
+        tree = grow(np.column_stack([X * columns_metric, last]), max(1, round(n / GROUP_ROWS)))
+        sorting = stages.Sorting(
+            job.columns,
+            prepared.x_scaling,
+            prepared.y_scaling,
+            float(job.settings.alpha),
+            columns_metric,
+            tree,
+            seed,
+        )
+        token = put(_made(job.folder / "tasks"), "sorting", sorting)
+        # Other blocks of the same rows have files of their own.
+        cut = key_of(np.array(job.sizes), token.digest)
+        folder = _made(job.folder / "sorted" / cut)
+        tasks = [
+            stages.SortTask(block, start, token, str(folder / str(i)))
+            for i, (block, start) in enumerate(zip(job.blocks, job.starts, strict=True))
+        ]
+        found = list(job.engine.map(stages.sort, tasks, "it sorted rows into groups"))
+        segments = [
+            stages.Segment(f"{task.output}.{i}", np.concatenate([[0], np.cumsum(one)]))
+            for task, counts in zip(tasks, found, strict=True)
+            for i, one in enumerate(counts)
+        ]
+        return cls(tuple(segments), np.concatenate(found).sum(axis=0))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _arranged(
+    job: Job, foundation: Foundation, groups: _Groups, sample: _Sample, seed: int
+) -> tuple[DiskBuilder, IndexArray]:
+    """The builder of all rows, which lie part by part in files, and their order."""
+    data, kernel = foundation.builder.data, foundation.builder.kernel
+    d, n = data.X.shape[1], int(groups.counts.sum())
+    trend, sampled = _trend_of(foundation, sample)
+    has_trend = trend is not None
+    rows = stages.Rows.of(_made(job.folder / "rows"), n, d, data.Y.shape[1], trend=has_trend)
+    for file in rows:
+        file.create()
+    arranging = stages.Arranging(
+        groups.segments,
+        rows,
+        job.settings.partitioner,
+        int(job.settings.points_per_expert),
+        metric(kernel, d),
+        trend,
+        sampled,
+        seed,
+    )
+    folder = _made(job.folder / "tasks")
+    token = put(folder, "arranging", arranging)
+    starts = np.concatenate([[0], np.cumsum(groups.counts)])
+    done = _made(folder / f"arranged-{token.digest[:16]}")
+    tasks = [
+        stages.ArrangeTask(group, int(starts[group]), token, str(done / str(group)))
+        for group in np.flatnonzero(groups.counts).tolist()
+    ]
+    found = list(job.engine.map(stages.arrange, tasks, "it arranged rows by expert"))
+    sizes = np.concatenate([one.sizes for one in found])
+    bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    centres = np.concatenate([one.centres for one in found])
+    layout = Layout(Spans(bounds), arranging.metric, centres)
+    group_bounds = np.concatenate([[0], np.cumsum([len(one.sizes) for one in found])])
+    fitting = stages.Fitting(
+        rows,
+        bounds,
+        kernel,
+        np.inf,
+        data.constant_mean,
+        job.settings.n_restarts_optimizer,
+        seed,
+    )
+    disk = Disk(folder, group_bounds, fitting, job.engine)
+    communication = None
+    if foundation.space.needs.communication:
+        count = n // len(layout.parts)
+        communication = foundation.rng.choice(n, count, replace=False, shuffle=False)
+    whole = rows.data(trend, constant_mean=data.constant_mean)
+    builder = DiskBuilder(whole, layout, disk, communication, foundation.builder.run)
+    return builder, rows.order.mapped()
+
+
+def _trend_of(
+    foundation: Foundation, sample: _Sample
+) -> tuple[TrendModel | None, stages.Sampled | None]:
+    """The trend as it was learned from the sample, and what it says about that."""
+    trend = foundation.builder.data.trend
+    if trend is None:
+        return None, None
+    model = trend.model
+    if isinstance(model, LinearTrend):  # so many rows leave its terms no doubt
+        model = replace(model, kriged=False, root=model.root[:0])
+    return model, stages.Sampled(sample.numbers, trend.fitted, trend.shift, trend.growth)
