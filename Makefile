@@ -3,7 +3,7 @@ PYTHON ?= python3
 RESULTS ?= speed-results
 BIN := .venv/bin
 
-.PHONY: demo test test-slow test-clients sklearn-suite paper bench lint figures clean
+.PHONY: demo test test-slow test-dask test-clients sklearn-suite paper bench lint figures clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
 	$(BIN)/python -m manygp.experiments.demo demo
@@ -19,6 +19,9 @@ test-clients: .venv-clients/.installed ## libraries that take an estimator, in a
 
 sklearn-suite: .venv/.test ## scikit-learn's own tests of its GaussianProcessRegressor, on ours
 	$(BIN)/python benchmarks/sklearn_suite.py
+
+test-dask: .venv-dask/.installed ## those on a Dask cluster, in an environment of its own; ARGS="-m slow"
+	.venv-dask/bin/python -m pytest -n0 tests/test_dask.py tests/test_dask_faults.py $(ARGS)
 
 paper: .venv/.cli ## every table and figure of the paper; resumes where it stopped
 	$(BIN)/manygp bench paper --results paper-results $(ARGS)
@@ -37,7 +40,7 @@ figures: .venv/.plot ## draw the figures of README and docs again
 	$(BIN)/python -m manygp.experiments.demo docs/images
 
 clean:
-	rm -rf .venv .venv-bench .venv-clients demo dist
+	rm -rf .venv .venv-bench .venv-clients .venv-dask demo dist
 
 .venv/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -53,4 +56,9 @@ clean:
 	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check \
 		-r benchmarks/requirements.txt -e ".[cli]"
+	touch $@
+
+.venv-dask/.installed: pyproject.toml
+	test -x .venv-dask/bin/python || $(PYTHON) -m venv .venv-dask
+	.venv-dask/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dask,test]"
 	touch $@

@@ -29,6 +29,7 @@ FLOORS = [
     ("likeness",),
     ("regressor",),
     ("__init__",),  # what `from manygp import ...` gives
+    ("dask",),
     ("display",),
     ("datasets",),
     ("experiments",),
@@ -140,7 +141,9 @@ def test_functions_are_small(module):
 
 
 # scikit-learn's own signature, which users know.
-AS_IN_SCIKIT_LEARN = {("regressor", "predict"), ("likeness", "log_marginal_likelihood")}
+AS_IN_SCIKIT_LEARN = {
+    ("regressor", "predict"), ("likeness", "log_marginal_likelihood"), ("dask", "predict"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("module", MODULES)

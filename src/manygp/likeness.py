@@ -72,8 +72,9 @@ class Likeness(BaseEstimator):
         return np.float64(self._model.log_marginal_likelihood())
 
     @property
-    def experts_(self) -> tuple[Expert, ...]:
-        return self._model.committee.experts * self._model.committee.layout.copies
+    def experts_(self) -> Sequence[Expert]:
+        experts, copies = self._model.committee.experts, self._model.committee.layout.copies
+        return experts if copies == 1 else tuple(experts) * copies
 
     @property
     def encoder_(self) -> Any:

@@ -349,20 +349,34 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         self, path: Any, target: str, alpha: Any, folder: str | PathLike[str] | None
     ) -> Self:
         """Fit the rows of a file, in memory if they are few."""
-        from manygp.outofcore.files import Source, train_file
+        from manygp.outofcore.files import Source
         from manygp.tables.training_rows import Chosen
 
         noise = alpha if isinstance(alpha, str) else None
         source = Source(Path(path), Chosen(target, noise=noise), folder)
         if source.is_large:
-            settings = self._settings()
-            if alpha is not None:
-                settings = replace(settings, alpha=0.0 if noise is not None else alpha)
-            return self._become(train_file(settings, source, self._engine(), self._seed()))
+            return self.fit_source(source, alpha=alpha if noise is None else 0.0)
         table = source.read()
         self._fit(table.rows, table.y, alpha if noise is None else table.noise, folder)
         self._model = replace(self._model, target=target)
         return self
+
+    def fit_source(self, source: Any, engine: Any = None, *, alpha: Any = None) -> Self:
+        """Fit a large table on a disk by stages: `fit` for those who know them.
+
+        Parameters
+        ----------
+        source : manygp.outofcore.files.Source
+        engine : manygp.outofcore.engine.Engine, optional
+            What runs the tasks; by default the cores of this machine.
+        alpha : float, optional
+            Known noise variance of all targets, instead of the parameter `alpha`.
+        """
+        from manygp.outofcore.files import train_file
+
+        settings = self._settings()
+        settings = settings if alpha is None else replace(settings, alpha=alpha)
+        return self._become(train_file(settings, source, engine or self._engine(), self._seed()))
 
     def _engine(self) -> Any:
         """What runs the stages of a fit of files."""

@@ -17,10 +17,14 @@ from numpy.testing import assert_array_equal
 pytest.importorskip("click")
 pytest.importorskip("rich")
 pytest.importorskip("matplotlib")
+pytest.importorskip("pyarrow")
 
 import click
 import click.testing
+import pyarrow
+import pyarrow.parquet
 
+import large
 import manygp
 from manygp import ManyGPRegressor, metrics
 from manygp.cli import main
@@ -620,8 +624,48 @@ def test_inputs_that_are_not_there_or_are_folders_are_refused_at_once(made, tmp_
         for missing in arguments(nothing):
             assert refused(name, *missing) == f"Error: File '{nothing}' does not exist."
         for folder in arguments(tmp_path):
-            assert refused(name, *folder) == f"Error: File '{tmp_path}' is a directory."
+            said = refused(name, *folder)
+            no_table = "is a folder, not a table: there are no Parquet files in it"
+            assert said == f"Error: File '{tmp_path}' is a directory." or no_table in said
     assert files(tmp_path) == []
+
+
+def test_a_folder_of_parquet_files_is_a_table(made, tmp_path):
+    rows = table(60)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for i, some in enumerate((slice(0, 25), slice(25, 60))):
+        part = pyarrow.table({name: values[some] for name, values in rows.items()})
+        pyarrow.parquet.write_table(part, folder / f"{i}.parquet")
+    write_csv(tmp_path / "whole.csv", rows)
+    for name, data in (("one", folder), ("other", tmp_path / "whole.csv")):
+        run("fit", data, "--target", "y", "-o", tmp_path / name)
+        run("predict", tmp_path / name, data, "-o", tmp_path / f"{name}.csv")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "other.csv").read_bytes()
+
+
+def test_a_large_table_is_fitted_on_a_disk(tmp_path, monkeypatch):
+    large.lower_limits(monkeypatch)
+    X, y = large.make_rows(1500)
+    data, model = large.write(tmp_path / "data.parquet", X, y), tmp_path / "model"
+    options = ("--target", "y", "-o", model, "--trend", "constant", "--jobs", "1")
+    options = (*options, "--points-per-expert", "50", "--work-dir", tmp_path / "w")
+    text = run("fit", data, *options).output
+    assert "1,500 rows, 3 columns" in text
+    assert (tmp_path / "w" / "model.manygp").exists()
+    run("predict", model, data, "-o", tmp_path / "answers.csv")
+    assert json.loads(run("evaluate", model, data, "--json").output)["rmse"] < 0.2
+    assert "as it was written" in run("verify", model).output
+
+
+def test_a_large_table_of_more_than_numbers_is_read_into_memory(tmp_path, monkeypatch):
+    large.lower_limits(monkeypatch)
+    X, y = large.make_rows(1100)
+    words = np.where(X[:, 0] > 0.5, "up", "down")
+    data = large.write(tmp_path / "data.parquet", X, y, word=words)
+    options = ("--target", "y", "-o", tmp_path / "model", "--trend", "constant", "--jobs", "1")
+    assert "1,100 rows, 4 columns" in run("fit", data, *options, "--label", "bt-ent-c").output
 
 
 def writing_commands(folder, output):
@@ -871,7 +915,7 @@ def test_an_interrupted_fit_says_what_would_have_been_kept(made, tmp_path):
     (tmp_path / "m").write_text("old")
     assert ended_by(signal.SIGINT, SLOW_FIT, *fit) == (
         130,
-        "interrupted; nothing is kept; --checkpoint FOLDER would keep finished experts\n",
+        "interrupted; nothing is kept; --checkpoint FOLDER would keep what is finished\n",
     )
     assert files(tmp_path) == ["m"]
     assert (tmp_path / "m").read_text() == "old"

@@ -229,7 +229,7 @@ def test_known_noise_may_be_a_column(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"a": np.where(np.arange(3000) == 1500, np.nan, X[:, 0])}, "'a' has no finite value in row 1501"),
+        ({"a": np.where(np.arange(3000) == 1500, np.nan, X[:, 0])}, "'a' has no .* row 1501"),
         ({"a": np.array(["x"] * 3000)}, "column 'a' is of type .*string"),
         ({"y": 1e200 * Y}, "square of a target overflows"),
         ({"y": np.full(3000, np.nan)}, "no row has a target"),

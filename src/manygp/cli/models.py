@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -45,6 +46,7 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     from manygp.cli.table_model import TableModel
     from manygp.kernels.base import Kernel
     from manygp.model import FittedModel
+    from manygp.outofcore.files import Source
     from manygp.regressor import ManyGPRegressor
     from manygp.tables.training_rows import TrainingTable
 
@@ -118,6 +120,20 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     default=None,
     help="Folder in which finished experts are kept: after a crash the same command goes on.",
 )
+@click.option(
+    "--work-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder in which the rows of a large DATA are sorted, with room for them twice; after a "
+    "crash the same command goes on [default: that of --checkpoint, or a temporary one].",
+)
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    default=None,
+    help="Dask scheduler whose workers fit a large DATA, such as tcp://host:8786; all of them see "
+    "DATA and --work-dir.",
+)
 @click.option("--report", type=NEW_FILE, default=None, help="HTML page about the model to write.")
 @as_json
 def fit(
@@ -138,6 +154,8 @@ def fit(
     jobs: int,
     random_state: int,
     checkpoint: Path | None,
+    work_dir: Path | None,
+    scheduler: str | None,
     report: Path | None,
     as_json: bool,
 ) -> None:
@@ -147,12 +165,15 @@ def fit(
     manygp fit train.csv --target price -o price.manygp
     manygp fit train.parquet --target price --drop id -o price.manygp
     manygp fit train.csv --target price -o price.manygp --checkpoint night
+    manygp fit folder --target price -o price.manygp --work-dir night
 
-    DATA is CSV, also gzipped, or Parquet; - is standard input. Categories, dates and missing
-    values become numbers; `manygp check` tells how. Rows without a target are left out. The
-    scores that it prints are those of training rows that were left out.
+    DATA is CSV, also gzipped, or Parquet, also a folder of it; - is standard input. Categories,
+    dates and missing values become numbers; `manygp check` tells how. Rows without a target are
+    left out. The scores that it prints are those of training rows that were left out. Parquet of
+    more than a million rows of numbers is not read into memory as a whole.
     """  # fmt: skip
     from manygp import ManyGPRegressor
+    from manygp.outofcore.files import Source
     from manygp.storage import write_model
     from manygp.tables.encoder import TableEncoder
     from manygp.tables.training_rows import Chosen, read_training
@@ -171,13 +192,20 @@ def fit(
     estimator = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
     encoder = TableEncoder(missing=missing, random_state=random_state % 2**32)
     estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state, columns=encoder)
-    chosen = Chosen(target, columns or None, drop, noise_column)
-    with data_file(data) as path:
-        table = read_training(path, chosen, decimal=decimal, missing=missing)
-    if table.n_dropped:
-        say(f"manygp: {_left_out_rows(table.n_dropped, target)}", err=True)
+    chosen, folder = Chosen(target, columns or None, drop, noise_column), work_dir or checkpoint
+    source = Source(data, chosen, folder)
     begin = perf_counter()
-    model = _fitted(estimator, table, checkpoint)
+    if str(data) != "-" and source.is_large and source.has_numbers:
+        with interruptible(folder, "--work-dir"):
+            model = _fitted_file(estimator, source, scheduler)
+    else:
+        with data_file(data) as path:
+            table = read_training(path, chosen, decimal=decimal, missing=missing)
+        if table.n_dropped:
+            say(f"manygp: {_left_out_rows(table.n_dropped, target)}", err=True)
+        begin = perf_counter()
+        with interruptible(folder, "--checkpoint"):
+            model = _fitted(estimator, table, folder)
     seconds = perf_counter() - begin
     with naming(output):
         write_model(output, model)
@@ -216,13 +244,7 @@ def _fitted(
 ) -> FittedModel:
     """The model of a table, with what is needed to read other tables like it."""
     estimator.set_params(verbose=sys.stderr.isatty())
-    try:
-        estimator.fit(table.rows, table.y, alpha=table.noise, checkpoint=checkpoint)
-    except KeyboardInterrupt:
-        kept = "nothing is kept; --checkpoint FOLDER would keep finished experts"
-        if checkpoint is not None:
-            kept = f"what is finished is kept in {checkpoint}; the same command goes on there"
-        raise KeyboardInterrupt(kept) from None
+    estimator.fit(table.rows, table.y, alpha=table.noise, checkpoint=checkpoint)
     model = estimator.model_
     # Noise of training rows is kept with these; an encoder, as it was fitted.
     settings = replace(model.settings, verbose=False, alpha=0.0, columns="auto")
@@ -233,6 +255,29 @@ def _fitted(
         plan=model.plan.without_estimates() if settings.time_budget is None else model.plan,
         target=table.target,
     )
+
+
+@contextmanager
+def interruptible(folder: Path | None, option: str) -> Iterator[None]:
+    """Tell who interrupts a fit what is kept of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"nothing is kept; {option} FOLDER would keep what is finished"
+        if folder is not None:
+            kept = f"what is finished is kept in {folder}; the same command goes on there"
+        raise KeyboardInterrupt(kept) from None
+
+
+def _fitted_file(estimator: ManyGPRegressor, source: Source, scheduler: str | None) -> FittedModel:
+    """The model of a large table, by the cores of this machine or by those of a cluster."""
+    estimator.set_params(verbose=sys.stderr.isatty(), columns="auto")
+    if scheduler is None:
+        return estimator.fit_source(source).model_
+    from manygp.dask import connected
+
+    with connected(scheduler) as engine:
+        return estimator.fit_source(source, engine).model_
 
 
 def _left_out_scores(left_out: tuple[Array, Array, Array]) -> dict[str, float | None]:

@@ -67,7 +67,8 @@ def read_names(context: object, parameter: object, value: str | None) -> tuple[s
 
 
 FILE = File(exists=True, dir_okay=False, path_type=Path)
-DATA = File(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+DATA = File(exists=True, allow_dash=True, path_type=Path)
+DATA.name = "file"  # in messages; a folder of Parquet files is one table
 decimal_option = click.option(
     "--decimal",
     type=click.Choice([".", ","]),

@@ -92,11 +92,26 @@ class Columns(NamedTuple):
     n_targets : int
     noise : bool
         Whether the last column is a known noise variance.
+    named : bool
+        Whether the names are those of the data; else they are made up.
     """
 
     names: tuple[str, ...]
     n_targets: int = 1
     noise: bool = False
+    named: bool = True
+
+    @classmethod
+    def of(cls, columns: tuple[str, ...] | int, n_targets: int) -> Columns:
+        """Inputs by name, or by number, and targets."""
+        if isinstance(columns, tuple):
+            return cls(columns, n_targets)
+        return cls(tuple(f"x{j}" for j in range(columns)), n_targets, named=False)
+
+    @property
+    def described(self) -> tuple[str, ...] | int:
+        """Names of the inputs, or their number if they have none."""
+        return self.names if self.named else len(self.names)
 
     @property
     def targets(self) -> npt.NDArray[np.intp]:

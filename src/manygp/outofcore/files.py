@@ -42,6 +42,16 @@ class Source(NamedTuple):
         """Whether it has more rows than are read into memory."""
         return _is_parquet(self.path) and count_rows(self.path) > training.MEMORY_ROWS
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether all of its columns that matter hold numbers, as files say themselves."""
+        columns = [*input_names(open_table(self.path), self.chosen), *self.chosen.apart]
+        try:
+            parquet_blocks(self.path, columns)
+        except ValueError:
+            return False
+        return True
+
     def read(self) -> TrainingTable:
         """All of its rows."""
         return read_training(self.path, self.chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,6 +52,8 @@ SAMPLE_ROWS = 2**18
 # Rows of a group, about: a task arranges one, and fits its experts.
 GROUP_ROWS = 2**16
 MODEL = "model.manygp"
+# Errors of a write that finds no room.
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 class Job(NamedTuple):
@@ -110,9 +113,19 @@ def train_blocks(job: Job, seed: int) -> FittedModel:
 
     All that is finished is kept in the folder: the same call goes on from there.
     """
+    check_settings(job.settings)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return _train(job, seed)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            what = f"{error.strerror}; make room in it, and the same call goes on"
+            raise OSError(error.errno, what, str(job.folder)) from error
+        raise
+
+
+def _train(job: Job, seed: int) -> FittedModel:
     settings, folder = job.settings, job.folder
-    check_settings(settings)
-    folder.mkdir(parents=True, exist_ok=True)
     n_read = int(sum(job.sizes))
     threshold = SAMPLE_ROWS * 2**64 // n_read
     scanned = _scan(job, seed, threshold)
@@ -146,7 +159,7 @@ def _scan(job: Job, seed: int, threshold: int) -> list[stages.Scanned]:
 
 def _identity(job: Job, known: Statistics) -> dict[str, Any]:
     """What a folder must have in common with a fit; not how rows are cut into blocks."""
-    found = identity_of(job.settings, known.n, job.columns.names, key_of(known.digest))
+    found = identity_of(job.settings, known.n, job.columns.described, key_of(known.digest))
     return {**found, "sample": SAMPLE_ROWS, "group": GROUP_ROWS}
 
 
@@ -160,7 +173,7 @@ def _trained(
         replace(settings, alpha=sample.noise(settings)),
         sample.X,
         sample.Y,
-        columns.names,
+        columns.described,
         _scalings(settings, known, columns),
     )
     points = int(settings.points_per_expert)

@@ -1,0 +1,200 @@
+"""`manygp.dask`: the same model on a cluster, for any number of workers and any chunks."""
+
+import inspect
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+
+pytest.importorskip("distributed")
+
+import dask.array as da
+import dask.dataframe as dd
+from dask.distributed import Client, LocalCluster
+
+from large import COLUMNS, bytes_of, lower_limits, make_rows, model, write
+from manygp import ManyGPRegressor
+from manygp.dask import DaskManyGPRegressor, connected
+
+X, Y = make_rows()
+QUERIES, _ = make_rows(300, 1)
+FRAME = pd.DataFrame(QUERIES, columns=list(COLUMNS))
+# Warnings of Dask about itself are not ours.
+pytestmark = pytest.mark.filterwarnings("default:::distributed", "default:::dask")
+
+
+def cluster_model(client=None, **parameters):
+    return DaskManyGPRegressor(client=client, **model(**parameters).get_params())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _limits():
+    with pytest.MonkeyPatch.context() as patch:
+        lower_limits(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def client():
+    settings = {"threads_per_worker": 1, "dashboard_address": None, "processes": True}
+    with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """The model without a cluster, and its bytes."""
+    folder = tmp_path_factory.mktemp("reference")
+    path = write(folder / "data.parquet", X, Y)
+    fitted = model().fit(path, target="y", work_dir=folder / "work")
+    return path, fitted, bytes_of(folder / "work")
+
+
+def test_the_parameters_are_those_of_the_plain_estimator():
+    ours = DaskManyGPRegressor().get_params()
+    assert ours.pop("client", "missing") is None
+    assert ours == ManyGPRegressor().get_params()
+    known = list(inspect.signature(ManyGPRegressor).parameters)
+    assert list(inspect.signature(DaskManyGPRegressor).parameters) == [*known, "client"]
+    for name in ("fit", "predict", "predict_interval"):
+        here, there = (getattr(one, name) for one in (DaskManyGPRegressor, ManyGPRegressor))
+        assert list(inspect.signature(here).parameters) == list(
+            inspect.signature(there).parameters
+        )
+
+
+def test_a_file_gives_the_same_bytes_as_without_a_cluster(client, reference, tmp_path):
+    fitted = cluster_model(client).fit(reference[0], target="y", work_dir=tmp_path / "work")
+    assert bytes_of(tmp_path / "work") == reference[2]
+    assert_array_equal(fitted.to_local().predict(FRAME), reference[1].predict(FRAME))
+
+
+@pytest.mark.parametrize("n_workers", [1, 4])
+def test_the_bytes_do_not_depend_on_the_workers(reference, tmp_path, n_workers):
+    settings = {"threads_per_worker": 1, "dashboard_address": None, "processes": False}
+    with LocalCluster(n_workers=n_workers, **settings) as cluster, Client(cluster) as other:
+        cluster_model(other).fit(reference[0], target="y", work_dir=tmp_path / "work")
+    assert bytes_of(tmp_path / "work") == reference[2]
+
+
+@pytest.mark.parametrize("rows", [400, 1100])
+def test_arrays_give_the_same_model_for_any_chunks(client, reference, rows):
+    lazy = da.from_array(X, chunks=(rows, 2)), da.from_array(Y, chunks=rows)
+    fitted = cluster_model().fit(*lazy)
+    for one, other in zip(
+        fitted.to_local().predict(QUERIES, True), reference[1].predict(FRAME, True), strict=True
+    ):
+        assert_array_equal(one, other)
+    assert not hasattr(fitted, "feature_names_in_")
+
+
+def test_frames_give_the_same_model(client, reference, tmp_path):
+    frame = dd.from_pandas(pd.DataFrame(X, columns=list(COLUMNS)).assign(y=Y), npartitions=3)
+    cluster_model().fit(frame, target="y", work_dir=tmp_path / "one")
+    cluster_model().fit(frame[list(COLUMNS)], frame["y"], work_dir=tmp_path / "other")
+    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "other") == reference[2]
+
+
+def test_few_rows_give_the_model_of_rows_in_memory(client):
+    lazy = da.from_array(X[:500], chunks=(90, 3)), da.from_array(Y[:500], chunks=90)
+    fitted = cluster_model().fit(*lazy)
+    other = model().fit(X[:500], Y[:500])
+    for one, two in zip(
+        fitted.to_local().predict(QUERIES, True), other.predict(QUERIES, True), strict=True
+    ):
+        assert_array_equal(one, two)
+
+
+@pytest.fixture(scope="module")
+def fitted(client, tmp_path_factory):
+    path = write(tmp_path_factory.mktemp("some") / "few.parquet", X[:600], Y[:600])
+    return cluster_model().fit(path, target="y", work_dir=path.parent / "work")
+
+
+def test_answers_are_lazy_and_the_same(client, fitted):
+    local = fitted.to_local()
+    frame = dd.from_pandas(FRAME, npartitions=4)
+    mean, std = fitted.predict(frame, return_std=True)
+    lower, upper = fitted.predict_interval(frame, 0.8)
+    found = [mean, std, lower, upper, fitted.predict(frame)]
+    assert all(isinstance(one, dd.Series) for one in found)
+    expected = [
+        *local.predict(FRAME, return_std=True),
+        *local.predict_interval(FRAME, 0.8),
+        local.predict(FRAME),
+    ]
+    for one, other in zip(found, expected, strict=True):
+        assert_array_equal(one.compute(), other)
+
+
+def test_answers_for_arrays_are_arrays_also_of_empty_chunks(client):
+    local = model().fit(X[:500], Y[:500])
+    fitted = cluster_model().fit(X[:500], Y[:500])
+    rows = da.from_array(QUERIES, chunks=(120, 2))
+    rows = da.concatenate([rows, da.from_array(QUERIES[:0], chunks=(1, 3))])
+    mean, std = fitted.predict(rows, return_std=True)
+    assert isinstance(mean, da.Array)
+    assert mean.shape == (300,)
+    for one, other in zip((mean, std), local.predict(QUERIES, return_std=True), strict=True):
+        assert_array_equal(one.compute(), other)
+
+
+def test_several_targets(client):
+    both = np.column_stack([Y, -Y])[:600]
+    lazy = da.from_array(X[:600], chunks=(250, 3)), da.from_array(both, chunks=(200, 1))
+    fitted = cluster_model(normalize_y=False).fit(*lazy)
+    mean, std = fitted.predict(da.from_array(QUERIES, chunks=(100, 3)), return_std=True)
+    expected = fitted.to_local().predict(QUERIES, return_std=True)
+    assert_array_equal(mean.compute(), expected[0])
+    assert_array_equal(std.compute(), expected[1])
+
+
+def test_rules_that_change_after_fit_are_asked(client, fitted):
+    frame = dd.from_pandas(FRAME, npartitions=2)
+    other = pickle.loads(pickle.dumps(fitted)).set_params(routing=1, calibration="none")
+    other.set_params(temperature=1.0)
+    found = other.predict(frame, return_std=True)[1].compute()
+    assert_array_equal(found, other.to_local().predict(FRAME, return_std=True)[1])
+    assert not np.array_equal(found, fitted.to_local().predict(FRAME, return_std=True)[1])
+
+
+def test_the_client_is_kept_by_a_clone_and_never_pickled(client, fitted):
+    with_client = cluster_model(client)
+    assert clone(with_client).client is client
+    assert pickle.loads(pickle.dumps(with_client)).client is None
+    other = pickle.loads(pickle.dumps(fitted))
+    assert_array_equal(other.to_local().predict(FRAME), fitted.to_local().predict(FRAME))
+
+
+def test_saved_models_are_plain(fitted, tmp_path):
+    import manygp
+
+    fitted.save(tmp_path / "model")
+    loaded = manygp.load(tmp_path / "model")
+    assert type(loaded) is ManyGPRegressor is type(fitted.to_local())
+    assert_array_equal(loaded.predict(FRAME), fitted.to_local().predict(FRAME))
+
+
+def test_mistakes_are_named(client, tmp_path):
+    lazy = da.from_array(X, chunks=(1000, 3))
+    with pytest.raises(ValueError, match="y must be one too"):
+        cluster_model().fit(lazy, Y)
+    frame = dd.from_pandas(FRAME, npartitions=2)
+    with pytest.raises(ValueError, match="is no column; there are a, b, c"):
+        cluster_model().fit(frame, target="z")
+    with pytest.raises(ValueError, match="2 partitions and y has 3"):
+        cluster_model().fit(frame, dd.from_pandas(FRAME["a"], npartitions=3))
+    holes = X.copy()
+    holes[1500, 1] = np.nan
+    with pytest.raises(ValueError, match=r"column 'x1' has no finite value in row 1501"):
+        cluster_model().fit(da.from_array(holes, chunks=(400, 3)), da.from_array(Y, chunks=400))
+
+
+def test_an_address_without_a_scheduler_is_refused_in_time(monkeypatch):
+    monkeypatch.setattr("manygp.dask.CONNECT", 1.0)
+    missing = pytest.raises(ValueError, match="no Dask scheduler at")
+    with missing, connected("tcp://127.0.0.1:1"):
+        pass
