@@ -2,6 +2,9 @@
 
 import os
 import pickle
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -283,3 +286,56 @@ def test_an_altered_task_is_not_unpickled(tmp_path):
         file.write(b"x")
     with pytest.raises(ValueError, match="was altered"):
         other.get()
+
+
+FULL_DISK = """
+import resource, sys
+sys.path.insert(0, sys.argv[3])
+import pytest
+from large import lower_limits, model
+lower_limits(pytest.MonkeyPatch())
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    model().fit(sys.argv[1], target="y", work_dir=sys.argv[2])
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_is_named_and_the_same_call_goes_on(data, tmp_path, reference):
+    work, tests = tmp_path / "work", os.path.dirname(os.path.dirname(__file__))
+    command = [sys.executable, "-c", FULL_DISK, str(data), str(work), tests]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+    assert f"make room in it, and the same call goes on: '{work}'" in said
+    model().fit(data, target="y", work_dir=work)
+    assert bytes_of(work) == reference[1]
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[3])
+import pytest
+from large import lower_limits, model
+from manygp.outofcore import stages
+lower_limits(pytest.MonkeyPatch())
+whole, calls = getattr(stages, sys.argv[4]), []
+
+def killed(task):
+    calls.append(task)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(task)
+
+killed.__name__ = sys.argv[4]
+setattr(stages, sys.argv[4], killed)
+model().fit(sys.argv[1], target="y", work_dir=sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("stage", ["scan", "arrange"])
+def test_after_a_kill_the_same_call_goes_on(data, tmp_path, reference, stage):
+    work, tests = tmp_path / "work", os.path.dirname(os.path.dirname(__file__))
+    command = [sys.executable, "-c", KILLED, str(data), str(work), tests, stage]
+    assert subprocess.run(command, timeout=300).returncode == -signal.SIGKILL
+    model().fit(data, target="y", work_dir=work)
+    assert bytes_of(work) == reference[1]
