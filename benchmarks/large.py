@@ -2,7 +2,7 @@
 
 Seconds are those of a clock, and those of processors, which other work does not change as much.
 
-    python benchmarks/large.py [rows] [folder]
+    python benchmarks/large.py [rows] [folder] [trend]
 
 The rows are written to the folder first, if they are not there (extra `parquet`). With fewer rows
 than are read into memory as a rule, the stages are run all the same, to learn what they cost.
@@ -83,17 +83,18 @@ def write_rows(path: Path, n: int) -> None:
         writer.close()
 
 
-def fit_and_predict(path: Path, n: int) -> None:
+def fit_and_predict(path: Path, n: int, trend: str) -> None:
     """Fit the rows of a file, and predict others."""
     training.MEMORY_ROWS = min(training.MEMORY_ROWS, n // 2)
     begin = perf_counter()
-    model = Timed(n_jobs=-1, random_state=0, verbose=True).fit(path, target="y")
+    model = Timed(n_jobs=-1, random_state=0, verbose=True, trend=trend).fit(path, target="y")
     fitted = perf_counter()
     used = process_time()
     print(f"{n} rows: fit {fitted - begin:.0f} s, {used - BEGIN:.1f} s of the driver", flush=True)
     print(model.calibration_report_)
-    X, y = synthetic(N_QUERIES, 1)
     import pyarrow
+
+    X, y = synthetic(N_QUERIES, 1)
 
     table = pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
     asked = perf_counter()
@@ -109,12 +110,14 @@ def fit_and_predict(path: Path, n: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        fit_and_predict(Path(sys.argv[2]), int(sys.argv[1]))
+    if len(sys.argv) == 5:
+        fit_and_predict(Path(sys.argv[2]), int(sys.argv[1]), sys.argv[3])
     else:
         n_rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
         folder = Path(sys.argv[2] if len(sys.argv) > 2 else mkdtemp())
         data = folder / f"rows-{n_rows}.parquet"
         if not data.exists():
             write_rows(data, n_rows)
-        subprocess.run([sys.executable, __file__, str(n_rows), str(data), "fit"], check=True)
+        trend_name = sys.argv[3] if len(sys.argv) > 3 else "auto"
+        command = [sys.executable, __file__, str(n_rows), str(data), trend_name, "fit"]
+        subprocess.run(command, check=True)

@@ -217,14 +217,14 @@ def test_after_the_loss_of_the_scheduler_the_same_call_goes_on(cluster, referenc
     sorted_rows = work / "sorted"
 
     def kill():
-        wait_until(lambda: sorted_rows.exists() and any(sorted_rows.iterdir()), 120)
+        wait_until(lambda: sorted_rows.exists() and any(sorted_rows.iterdir()), 600)
         cluster.scheduler.kill()
 
     killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(RuntimeError, match="the scheduler was lost while it"):
         fit(cluster, reference[0], work)
-    killer.join(150)
+    killer.join(600)
     other = Cluster(cluster.folder.parent)
     try:
         other.add_worker()

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manygp.outofcore.statistics import Statistics, exact_sum, fingerprint, lots
@@ -13,11 +13,13 @@ from manygp.scaling import to_standard
 floats = st.floats(-1e100, 1e100).filter(lambda x: x == 0 or abs(x) > 1e-100)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30))
 def test_a_sum_has_no_rounding(values):
     assert exact_sum(np.array(values)) == sum(map(Fraction, values))
 
 
+@settings(deadline=None)
 @given(st.lists(floats, min_size=2, max_size=30), st.integers(1, 29))
 def test_statistics_do_not_depend_on_the_blocks(values, cut):
     rows = np.column_stack([np.arange(len(values), dtype=float), values])
