@@ -323,7 +323,7 @@ class _Comparison(NamedTuple):
         parts = balltree(U, max(1, len(U) // POINTS), np.random.default_rng(0))
         if self.is_whole:
             data = prospect.under(self.data, parts, kernel, self.run.n_jobs)
-        layout, starts = Layout.of(learned.X, parts, columns), [kernel.theta[None]] * len(parts)
+        layout, starts = Layout.of(data.X, parts, columns), [kernel.theta[None]] * len(parts)
         builder = Builder(data, layout, kernel, starts, None, self.run)
         overlap = OVERLAP if len(self.space.overlaps) > 1 else self.space.overlaps[0]
         left_out = LeftOut(None, [np.concatenate(self.groups)], unlearned=False)
