@@ -135,7 +135,7 @@ def test_functions_are_small(module):
     for function in functions(MODULES[module].read_text(encoding="utf-8")):
         branches = 1 + sum(isinstance(node, BRANCHES) for node in ast.walk(function))
         assert branches <= MOST_BRANCHES, f"{function.name} has {branches} branches"
-        estimator = module == "regressor" and function.name in ("__init__", "predict")
+        estimator = module in ("regressor", "dask") and function.name in ("__init__", "predict")
         if not (estimator or is_command(function)):
             assert len(parameters_of(function)) <= MOST_PARAMETERS, function.name
 

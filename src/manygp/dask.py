@@ -376,11 +376,13 @@ class DaskManyGPRegressor(ManyGPRegressor):
         *,
         latent: bool = False,
         alpha: Any = 0.0,
+        return_mean_grad: bool = False,
+        return_std_grad: bool = False,
     ) -> Any:
         """Predict; of a Dask collection lazily, partition by partition.
 
-        Parameters are those of `ManyGPRegressor.predict`; a collection has no joint covariance,
-        and `alpha` is one number for all of its rows.
+        Parameters are those of `ManyGPRegressor.predict`; a collection has no joint covariance
+        and no gradients, and `alpha` is one number for all of its rows.
 
         Returns
         -------
@@ -388,9 +390,10 @@ class DaskManyGPRegressor(ManyGPRegressor):
             Arrays if X is in memory.
         """
         if not dask.is_dask_collection(X):
-            return super().predict(X, return_std, return_cov, latent=latent, alpha=alpha)
-        if return_cov:
-            raise ValueError("a Dask collection has no joint covariance; ask for return_std")
+            slopes = {"return_mean_grad": return_mean_grad, "return_std_grad": return_std_grad}
+            return super().predict(X, return_std, return_cov, latent=latent, alpha=alpha, **slopes)
+        if return_cov or return_mean_grad or return_std_grad:
+            raise ValueError("a Dask collection has a mean and a std only; ask for return_std")
         given = {"latent": latent, "alpha": float(alpha)}
         if return_std:
             return self._lazily(X, "predict", {"return_std": True, **given}, 2)

@@ -56,7 +56,7 @@ def _record(committee: Committee, rules: PredictionRules, x: Array) -> ExpertPre
     places = np.arange(len(committee.experts))
     if rules.nearest is not None and not committee.is_single:
         places = committee.layout.nearest(x[None], rules.nearest)[0]
-    experts = [committee.experts[m] for m in places]
+    experts = [committee.experts[m] for m in places.tolist()]
     if committee.layout.copies > 1:
         experts *= len(committee) if rules.nearest is None else rules.nearest
     found = [_slopes(expert, x) for expert in experts]

@@ -331,6 +331,7 @@ class Fitting(NamedTuple):
     shrinkage : float or callable
     constant_mean : bool
     n_restarts, seed : int
+    optimizer : None, str or callable
     """
 
     rows: Rows
@@ -340,6 +341,7 @@ class Fitting(NamedTuple):
     constant_mean: bool
     n_restarts: int
     seed: int
+    optimizer: Any
 
     def starts(self, m: int) -> Array:
         """Where the fit of a part starts from."""
@@ -371,7 +373,7 @@ def fit(task: FitTask) -> tuple[Array, Numbers]:
         Task(np.arange(how.bounds[m], how.bounds[m + 1]) - start, how.starts(m))
         for m in range(task.first, task.end)
     ]
-    found = fit_kernels(data, tasks, how.kernel, how.shrinkage, Run(n_jobs=1))
+    found = fit_kernels(data, tasks, how.kernel, how.shrinkage, Run(1, optimizer=how.optimizer))
     values = np.array([one.kernel.values for one in found])
     counts = np.array([one.n_evaluations for one in found], dtype=np.int64)
     write_arrays(done, values=values, counts=counts)

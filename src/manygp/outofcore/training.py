@@ -136,7 +136,8 @@ def _train(job: Job, seed: int) -> FittedModel:
         scanned = _scan(job, seed, threshold)
     path = folder / MODEL
     if not path.exists():
-        run = Run(settings.n_jobs, progress.bar if settings.verbose else None, checkpoint)
+        bar = progress.bar if settings.verbose else None
+        run = Run(settings.n_jobs, bar, checkpoint, settings.optimizer)
         write_model(path, _trained(job, known, scanned, seed, run))
         for name in ("sorted", "rows", "tasks"):
             shutil.rmtree(folder / name, ignore_errors=True)
@@ -325,6 +326,7 @@ def _arranged(
         data.constant_mean,
         job.settings.n_restarts_optimizer,
         seed,
+        job.settings.optimizer,
     )
     disk = Disk(folder, group_bounds, fitting, job.engine)
     communication = None
