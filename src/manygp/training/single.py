@@ -26,7 +26,7 @@ from manygp.rules.combine import PredictionRules
 from manygp.rules.records import ExpertPredictions
 from manygp.settings import SearchSpace
 from manygp.training.builder import Builder
-from manygp.training.fitting import TOLERANCE, Run, Task, fit_tasks
+from manygp.training.fitting import Run, Task, fit_tasks
 from manygp.training.recalibration import LeftOutErrors, farthest_known, gains, recalibrate
 
 # Rows that are left out to correct the variance, at most.
