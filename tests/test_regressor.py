@@ -1,5 +1,8 @@
 """What ManyGPRegressor promises beyond scikit-learn's contract."""
 
+import io
+import sys
+import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -369,10 +372,52 @@ def test_verbose_says_what_it_costs_and_shows_no_bar_without_a_terminal(capsys):
     fitted = model(kernel=FIXED, verbose=True).fit(X, y)
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == f"manygp: {len(X)} rows; {fitted.plan_}\n"
-    assert " s and " in err
+    reading, plan, *phases = err.splitlines()
+    assert reading == "manygp: reading"
+    assert plan == f"manygp: {len(X)} rows; {fitted.plan_}"
+    assert " s and " in plan
+    assert all(line.startswith("manygp: ") and "left" in line for line in phases)
     model(kernel=FIXED).fit(X, y)
     assert capsys.readouterr() == ("", "")
+
+
+def phases_of(text):
+    """The phases of which lines on standard error tell, in their order."""
+    lines = text.removeprefix("manygp: ").split("\nmanygp: ")
+    return [
+        line.split(" after ")[0].split(",")[0].strip() for line in lines if " rows" not in line
+    ]
+
+
+def test_verbose_tells_the_phases_in_their_order(capsys):
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(size=(260, 2))
+    targets = 3 * inputs[:, 0] + np.sin(6 * inputs[:, 1]) + 0.1 * rng.normal(size=260)
+    settings = {"hyperparameters": "shared", "overlap": 0.0, "random_state": 0, "verbose": True}
+    ManyGPRegressor(points_per_expert=130, **settings).fit(inputs, targets)
+    assert phases_of(capsys.readouterr().err) == [
+        "reading", "linear trend", "additive trend", "pairs trend", "kernel", "choice",
+        "experts", "conditioning", "calibration", "structure",
+    ]  # fmt: skip
+    ManyGPRegressor(points_per_expert=60, **settings).fit(inputs[:60], targets[:60])
+    assert phases_of(capsys.readouterr().err) == [
+        "reading", "kernel", "calibration",
+    ]  # fmt: skip
+
+
+def test_an_interrupted_fit_leaves_no_thread_and_no_line(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", stream)
+
+    def interrupted(*_):
+        assert any(one.name == "manygp-progress" for one in threading.enumerate())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model(kernel=FIXED, weighting=interrupted, calibration="auto", verbose=True).fit(X, y)
+    assert not any(one.name == "manygp-progress" for one in threading.enumerate())
+    assert not stream.getvalue().split("\r")[-2].strip()
 
 
 @pytest.mark.parametrize("routing", [None, 5])

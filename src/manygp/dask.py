@@ -40,6 +40,7 @@ from manygp.outofcore.engine import Engine
 from manygp.outofcore.files import working
 from manygp.regressor import ManyGPRegressor
 from manygp.runtime.parallel import single_threaded_blas
+from manygp.runtime.progress import shown
 from manygp.settings import Settings
 from manygp.storage import write_model
 
@@ -362,7 +363,8 @@ class DaskManyGPRegressor(ManyGPRegressor):
         """Fit rows that memory holds, as `ManyGPRegressor` does."""
         t, names = partitions.n_targets, partitions.columns
         X, Y = np.ascontiguousarray(rows[:, :-t]), np.ascontiguousarray(rows[:, -t:])
-        self._fit(X, Y[:, 0] if t == 1 else Y, alpha, folder)
+        with shown(verbose=self.verbose) as told:
+            self._fit(X, Y[:, 0] if t == 1 else Y, alpha, folder, told)
         if isinstance(names, tuple):
             self.feature_names_in_ = np.array(names, dtype=object)
             self._model = replace(self._model, columns=names, target=partitions.target)

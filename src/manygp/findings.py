@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from manygp.kernels.base import NoisyKernel
-from manygp.runtime.words import counted
+from manygp.runtime.words import counted, duration
 
 # Shrinkage: how firmly the experts' log-hyperparameters are held at those of the shared kernel. It
 # is the precision of a Gaussian prior around these, or a function from the shared kernel to one
@@ -60,8 +60,10 @@ class Plan(NamedTuple):
         if self.kernels:
             kernels = counted(self.kernels, "shared kernel")
             steps.append(f"{kernels} from blocks of {self.shared_rows} rows")
-        cost = f": about {self.seconds:.2g} s and {self.bytes / 1e9:.2g} GB"
-        return ", ".join(steps) + ("" if np.isnan(self.seconds) else cost)
+        told = ", ".join(steps)
+        if np.isnan(self.seconds):
+            return told
+        return f"{told}: about {duration(self.seconds)} and {self.bytes / 1e9:.2g} GB"
 
 
 class Alternative(NamedTuple):

@@ -139,8 +139,9 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         not depend on it.
     random_state : int or RandomState, default=None
     verbose : bool, default=False
-        Say what is going to be done and what it costs, after evaluating the likelihood of a
-        few rows, and show a progress bar on a terminal.
+        Say on standard error what is going to be done and what it costs, after evaluating the
+        likelihood of a few rows, and how far it is: one bar with the time that is left on a
+        terminal, else a line for each phase.
     n_targets : int, default=None
         Targets of the prior before `fit`, one by default; `fit` refuses another number.
     copy_X_train : bool, default=True
@@ -303,19 +304,29 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         """
         before = self.__dict__.copy()
         try:
-            if isinstance(X, str | PathLike):
-                if y is not None or target is None:
-                    raise ValueError(f"{X} is a file: name its targets by target=..., without y")
-                return self._fit_file(X, target, alpha, work_dir or checkpoint)
-            if target is not None or work_dir is not None:
-                raise ValueError("target and work_dir are for a file: X is none; pass y")
-            return self._fit(X, y, alpha, checkpoint)
+            with progress.shown(verbose=self.verbose) as told:
+                if isinstance(X, str | PathLike):
+                    if y is not None or target is None:
+                        what = f"{X} is a file: name its targets by target=..., without y"
+                        raise ValueError(what)
+                    return self._fit_file(X, target, alpha, work_dir or checkpoint, told)
+                if target is not None or work_dir is not None:
+                    raise ValueError("target and work_dir are for a file: X is none; pass y")
+                return self._fit(X, y, alpha, checkpoint, told)
         except BaseException:  # an interrupted or failed refit leaves the old model whole
             self.__dict__ = before
             raise
 
-    def _fit(self, X: Any, y: Any, alpha: Any, folder: str | PathLike[str] | None) -> Self:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        alpha: Any,
+        folder: str | PathLike[str] | None,
+        told: progress.Progress,
+    ) -> Self:
         settings, begin = replace(self._settings(), kernel=deepcopy(self.kernel)), perf_counter()
+        told.begin("reading")
         if self.prior_mean is not None:
             new = PRIOR_MEANS[self.prior_mean]
             warnings.warn(
@@ -337,8 +348,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
             identity = identity_of(settings, len(X), prepared.columns, data)
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
-        bar = progress.bar if settings.verbose else None
-        run = Run(settings.n_jobs, bar, checkpoint, settings.optimizer)
+        run = Run(settings.n_jobs, told, checkpoint, settings.optimizer)
         self._model = replace(train(settings, prepared, seed, run, begin), encoder=encoder)
         fits_own = settings.kernel is not None and settings.optimizer is not None
         if fits_own and self._model.committee.is_single:
@@ -346,7 +356,12 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         return self
 
     def _fit_file(
-        self, path: Any, target: str, alpha: Any, folder: str | PathLike[str] | None
+        self,
+        path: Any,
+        target: str,
+        alpha: Any,
+        folder: str | PathLike[str] | None,
+        told: progress.Progress,
     ) -> Self:
         """Fit the rows of a file, in memory if they are few."""
         from manygp.outofcore.files import Source
@@ -356,8 +371,9 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         source = Source(Path(path), Chosen(target, noise=noise), folder)
         if source.is_large:
             return self.fit_source(source, alpha=alpha if noise is None else 0.0)
+        told.begin("reading")
         table = source.read()
-        self._fit(table.rows, table.y, alpha if noise is None else table.noise, folder)
+        self._fit(table.rows, table.y, alpha if noise is None else table.noise, folder, told)
         self._model = replace(self._model, target=target)
         return self
 

@@ -19,6 +19,7 @@ from data import noisy_rows, two_waves
 from manygp.gp.likelihood import TrainingData
 from manygp.rules.weighting import WEIGHTINGS
 from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
+from manygp.runtime.progress import Progress
 from manygp.training import fitting
 from manygp.training.fitting import Run, Task, fit_kernels
 from models import FIXED, FREE, answers_at, choosing
@@ -225,14 +226,13 @@ def test_two_models_fitted_in_processes_at_once_are_the_same(in_processes):
 def test_progress_sees_every_fit_in_processes(in_processes):
     seen = []
 
-    def count(items, total):
-        for item in items:
-            seen.append(total)
-            yield item
+    class Told(Progress):
+        def advance(self, share, phase=None):
+            seen.append((phase, round(20 * share)))
 
     starts = [FREE.theta[None]] * 20
-    fit_kernels(DATA, tasks(PARTS, starts), FREE, 30.0, Run(2, count))
-    assert seen == [20] * 20
+    fit_kernels(DATA, tasks(PARTS, starts), FREE, 30.0, Run(2, Told()))
+    assert seen == [("experts", done) for done in range(1, 21)]
 
 
 # Elsewhere
@@ -325,18 +325,17 @@ def test_an_interrupted_fit_says_no_more_than_that(in_processes, monkeypatch, tm
             wait_until(over.exists)  # or until it is ended
         return fit_batch(batch)
 
-    def interrupted(items, total):
-        for i, item in enumerate(items):
-            if i == 2:  # the first that a process has fitted
+    class Interrupted(Progress):
+        def advance(self, share, phase=None):
+            if round(12 * share) == 3:  # the first that a process has fitted
                 raise KeyboardInterrupt
-            yield item
 
     monkeypatch.setattr(fitting, "_fit_batch", unfinished_from_the_second)
     starts = [FREE.theta[None]] * 12
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(KeyboardInterrupt):
-            fit_kernels(DATA, tasks(PARTS[:12], starts), FREE, 30.0, Run(2, interrupted))
+            fit_kernels(DATA, tasks(PARTS[:12], starts), FREE, 30.0, Run(2, Interrupted()))
         gc.collect()
     over.touch()
     assert [str(one.message) for one in caught] == []

@@ -38,7 +38,8 @@ from manygp.cli.options import (
 )
 from manygp.cli.report import write_page
 from manygp.rules.labels import LABELS
-from manygp.runtime.words import counted, safe
+from manygp.runtime.progress import shown
+from manygp.runtime.words import counted, duration, safe
 from manygp.trend.names import TRENDS
 
 if TYPE_CHECKING:  # else imported by the commands that need them: help should be quick
@@ -172,12 +173,6 @@ def fit(
     left out. The scores that it prints are those of training rows that were left out. Parquet of
     more than a million rows of numbers is not read into memory as a whole.
     """  # fmt: skip
-    from manygp import ManyGPRegressor
-    from manygp.outofcore.files import Source
-    from manygp.storage import write_model
-    from manygp.tables.encoder import TableEncoder
-    from manygp.tables.training_rows import Chosen, read_training
-
     require_place(output, data)
     if report is not None:
         require_place(report, data, output)
@@ -189,32 +184,46 @@ def fit(
         "normalize_X": scale,
     }
     parameters = {name: value for name, value in given.items() if value is not None}
-    estimator = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
-    encoder = TableEncoder(missing=missing, random_state=random_state % 2**32)
-    estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state, columns=encoder)
-    chosen, folder = Chosen(target, columns or None, drop, noise_column), work_dir or checkpoint
-    source = Source(data, chosen, folder)
-    begin = perf_counter()
-    if str(data) != "-" and source.is_large and source.has_numbers:
-        with interruptible(folder, "--work-dir"):
-            model = _fitted_file(estimator, source, scheduler)
-    else:
-        with data_file(data) as path:
-            table = read_training(path, chosen, decimal=decimal, missing=missing)
-        if table.n_dropped:
-            say(f"manygp: {_left_out_rows(table.n_dropped, target)}", err=True)
-        begin = perf_counter()
-        with interruptible(folder, "--checkpoint"):
-            model = _fitted(estimator, table, folder)
-    seconds = perf_counter() - begin
-    with naming(output):
-        write_model(output, model)
-    if report is not None:
-        from manygp.display.report import write_report
+    with shown(verbose=sys.stderr.isatty()) as told:
+        told.begin("starting")  # these take a second, or more on a busy machine
+        from manygp import ManyGPRegressor
+        from manygp.model import LEFT_OUT_ROWS
+        from manygp.outofcore.files import Source
+        from manygp.storage import write_model
+        from manygp.tables.encoder import TableEncoder
+        from manygp.tables.training_rows import Chosen, read_training
 
-        with naming(report):
-            write_report(model, report, name=output.name)
-    _tell(output, model, seconds, as_json=as_json)
+        estimator = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
+        encoder = TableEncoder(missing=missing, random_state=random_state % 2**32)
+        estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state, columns=encoder)
+        chosen = Chosen(target, columns or None, drop, noise_column)
+        folder = work_dir or checkpoint
+        source = Source(data, chosen, folder)
+        told.begin("reading")
+        begin = perf_counter()
+        if str(data) != "-" and source.is_large and source.has_numbers:
+            with interruptible(folder, "--work-dir"):
+                model = _fitted_file(estimator, source, scheduler)
+        else:
+            with data_file(data) as path:
+                table = read_training(path, chosen, decimal=decimal, missing=missing)
+            if table.n_dropped:
+                say(f"manygp: {_left_out_rows(table.n_dropped, target)}", err=True)
+            begin = perf_counter()
+            with interruptible(folder, "--checkpoint"):
+                model = _fitted(estimator, table, folder)
+        seconds = perf_counter() - begin
+        told.begin("writing")
+        with naming(output):
+            write_model(output, model)
+        if report is not None:
+            _write_report(model, report, output.name)
+        left_out = model.left_out_rows(LEFT_OUT_ROWS)
+    facts = _facts(output, model, seconds, left_out)
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        _tell(facts)
 
 
 def _left_out_rows(n: int, target: str) -> str:
@@ -222,21 +231,22 @@ def _left_out_rows(n: int, target: str) -> str:
     return f"{counted(n, 'row')} without a value of {target!r} {verb} left out"
 
 
-def _tell(output: Path, model: FittedModel, seconds: float, *, as_json: bool) -> None:
-    """Say what was fitted, and how good it is."""
-    from manygp.model import LEFT_OUT_ROWS
+def _write_report(model: FittedModel, report: Path, name: str) -> None:
+    from manygp.display.report import write_report
 
-    left_out = model.left_out_rows(LEFT_OUT_ROWS)
-    facts = _facts(output, model, seconds, left_out)
-    if as_json:
-        click.echo(json.dumps(facts))
-        return
+    with naming(report):
+        write_report(model, report, name=name)
+
+
+def _tell(facts: dict[str, Any]) -> None:
+    """Say what was fitted, and how good it is."""
     counts = {"row": facts["rows"], "column": len(facts["columns"]), "expert": facts["experts"]}
     sizes = ", ".join(counted(number, what) for what, number in counts.items())
     trend = "" if facts["trend"] is None else f", {facts['trend']} trend"
-    say(f"{output}: {sizes}{trend}, {seconds:.1f} s")
-    n_left_out = counted(len(left_out[0]), "training row")
-    print_scores(_left_out_scores(left_out), f"of {n_left_out}, each left out")
+    say(f"{facts['model']}: {sizes}{trend}, {duration(facts['seconds'])}")
+    scores = dict(facts["left_out"])
+    n_left_out = counted(scores.pop("rows"), "training row")
+    print_scores(scores, f"of {n_left_out}, each left out")
 
 
 def _fitted(
@@ -421,13 +431,13 @@ def _write_answers(
     columns = list(dict.fromkeys([*fitted.encoder.column_names, *asked.keep]))
     table, batches = read_rows(data, columns, decimal=decimal)
     # A bar would stand among the answers where these go to the terminal too.
-    shown = output != "-" or not sys.stdout.isatty()
+    apart = output != "-" or not sys.stdout.isatty()
     done = Done()
     with naming_table(table):
         first = next(batches)  # most mistakes are in it, and then nothing should be written
         rows = fitted.encoder.encode(first)
         opened = open_writer(output, asked.names, asked.keep)
-        with naming(_place(output)), opened as write, counting(shown=shown) as count:
+        with naming(_place(output)), opened as write, counting(shown=apart) as count:
             for batch in chain([first], batches):
                 rows = fitted.encoder.encode(batch) if done.n_rows else rows
                 answers = fitted.answers(rows, asked.reach, asked.levels)
@@ -551,7 +561,8 @@ def check(
     from manygp.tables.training_rows import Chosen, survey_table
 
     chosen = Chosen(target, columns or None, drop)
-    with data_file(data) as path:
+    with data_file(data) as path, shown(verbose=sys.stderr.isatty()) as told:
+        told.begin("reading")
         findings, n_rows = survey_table(path, chosen, decimal=decimal)
     problems = {one.column: one for one in problems_of(findings, missing, target)}
     if as_json:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from manygp.runtime.progress import aside
 from manygp.runtime.words import safe
 
 if TYPE_CHECKING:  # else imported where they are needed: help should be quick
@@ -34,7 +35,8 @@ class File(click.Path):
 
 def say(text: str, *, err: bool = False) -> None:
     """Print a text, of which nothing controls the terminal."""
-    click.echo(safe(text), err=err)
+    with aside():
+        click.echo(safe(text), err=err)
 
 
 def read_kernel(context: object, parameter: object, value: str | None) -> Kernel | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from manygp.cli.options import (
     target_option,
     unknown_option,
 )
+from manygp.runtime import progress
 from manygp.runtime.words import counted
 
 if TYPE_CHECKING:  # else imported by the command: help should be quick
@@ -96,6 +98,7 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
         without = f"without {counted(n_known, 'training row')}"
         new = tested.some(~known)._replace(name=f"{tested.name} ({without})")
         shown = f"{counted(n - n_known, 'row')}, {without}"
-    with naming(page):
+    with naming(page), progress.shown(verbose=sys.stderr.isatty()) as told:
+        told.begin("drawing")
         write_report(fitted.model, page, name=fitted.path.name, tested=new)
     return shown

@@ -125,6 +125,11 @@ class DiskBuilder(Builder):
         experts = LazyExperts(self.data, self.layout.parts, neighbours, fits, sizes)
         return Committee(experts, self.layout, common, self.data.trend)
 
+    def final(self, shrinkage: Shrinkage, overlap: float) -> Committee:
+        """The committee of all parts, which is kept."""
+        self.run.progress.begin("experts")
+        return self.committee(shrinkage, overlap)
+
     def _all_fits(self, shrinkage: Shrinkage) -> LazyFits:
         n_parts = len(self.layout.parts)
         if np.isinf(precision_of(shrinkage, self.kernel)).all():

@@ -116,7 +116,8 @@ def train_blocks(job: Job, seed: int) -> FittedModel:
     check_settings(job.settings)
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
-        return _train(job, seed)
+        with progress.shown(verbose=job.settings.verbose) as told:
+            return _train(job, seed, told)
     except OSError as error:
         if error.errno in NO_ROOM:
             what = f"{error.strerror}; make room in it, and the same call goes on"
@@ -124,8 +125,9 @@ def train_blocks(job: Job, seed: int) -> FittedModel:
         raise
 
 
-def _train(job: Job, seed: int) -> FittedModel:
+def _train(job: Job, seed: int, told: progress.Progress) -> FittedModel:
     settings, folder = job.settings, job.folder
+    told.begin("reading")
     n_read = int(sum(job.sizes))
     threshold = SAMPLE_ROWS * 2**64 // n_read
     scanned = _scan(job, seed, threshold)
@@ -136,8 +138,7 @@ def _train(job: Job, seed: int) -> FittedModel:
         scanned = _scan(job, seed, threshold)
     path = folder / MODEL
     if not path.exists():
-        bar = progress.bar if settings.verbose else None
-        run = Run(settings.n_jobs, bar, checkpoint, settings.optimizer)
+        run = Run(settings.n_jobs, told, checkpoint, settings.optimizer)
         write_model(path, _trained(job, known, scanned, seed, run))
         for name in ("sorted", "rows", "tasks"):
             shutil.rmtree(folder / name, ignore_errors=True)
@@ -183,6 +184,7 @@ def _trained(
     plan = Plan(points, space.shrinkages, overlaps, SHARED_ROWS, settings.shared_kernels)
     job.say(f"{len(sample.numbers):,} of them choose trend and kernel; {plan}")
     foundation = lay_foundation(settings, prepared, plan, seed, run, np.inf)
+    run.progress.begin("sorting")
     columns_metric = metric(foundation.builder.kernel, len(columns.names))
     groups = _Groups.of(job, prepared, columns_metric, seed, known.n)
     job.say(f"{len(groups.segments)} files of rows, sorted into {groups.n_groups} groups")

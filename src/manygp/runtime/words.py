@@ -10,6 +10,28 @@ def counted(n: int, what: str) -> str:
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
+def duration(seconds: float) -> str:
+    """A time as people say it: 0.8 s, 45 s, 2 min 20 s, 25 min, 1 h 5 min, 2 d 3 h."""
+    if seconds < 0.1:
+        return f"{max(seconds, 0.001):.1g} s"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    if seconds < 597.5:  # in steps of five seconds
+        return _two_units(5 * round(seconds / 5), 60, "min", "s")
+    if seconds < 3570:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 86_370:
+        return _two_units(round(seconds / 60), 60, "h", "min")
+    return _two_units(round(seconds / 3600), 24, "d", "h")
+
+
+def _two_units(small: int, per_large: int, large_name: str, small_name: str) -> str:
+    large, rest = divmod(small, per_large)
+    return f"{large} {large_name}" + (f" {rest} {small_name}" if rest else "")
+
+
 def safe(text: str) -> str:
     """A text that a terminal shows and does not obey: what controls it is written as an escape.
 

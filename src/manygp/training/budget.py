@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from time import perf_counter
-from typing import NamedTuple
+from time import perf_counter, thread_time
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from manygp.arrays import Array
-from manygp.findings import Plan, Shrinkage
+from manygp.findings import Plan
 from manygp.gp.likelihood import TrainingData
 from manygp.kernels.base import NoisyKernel
 from manygp.runtime.parallel import n_workers, single_threaded_blas
-from manygp.settings import SearchSpace
+from manygp.settings import SearchSpace, Settings
 from manygp.training.builder import affordable, memory_of
-from manygp.training.fitting import SHARED_BLOCKS
-from manygp.training.search import COMPARED_EXPERTS, COMPARED_ROWS
+from manygp.training.fitting import SHARED_BLOCKS, SHARED_EVALUATIONS, shared_evaluations
+from manygp.training.search import COMPARED_EXPERTS, COMPARED_ROWS, compared
+from manygp.training.single import FEW_ROWS, FOLDS, LEARNED_ROWS, STRUCTURED_ROWS
+from manygp.training.trends import (
+    BOOSTED_ROWS,
+    CLUSTER_ROWS,
+    CLUSTERS,
+    COMPARED,
+    FEWEST_ROWS,
+    KERNEL_BLOCKS,
+    POINTS,
+    REGION_ROWS,
+    REGIONS,
+    trend_phase,
+)
+from manygp.trend.regressors import FOLDS as TREND_FOLDS
+from manygp.trend.regressors import LEAVES, LEAVES_PER_ROOT, TRIAL_FOLDS
+from manygp.trend.ridge import CHOOSING_ROWS, MOST_FUNCTIONS, ROWS_PER_FUNCTION, SEGMENTS
 
-# Evaluations of the likelihood that a fit takes on average: of the shared kernel, of an expert
-# that is held near to it, of one that is not, and of a single one.
-SHARED_EVALUATIONS = 30
+# Evaluations of the likelihood that a fit takes on average: of an expert that is held near to the
+# shared kernel, of one that is not, and of a single one.
 HELD_EVALUATIONS = 12
 FREE_EVALUATIONS = 40
 SINGLE_EVALUATIONS = 60
@@ -30,12 +45,29 @@ CONDITIONING = 0.65
 QUERYING = 0.2
 # Seconds more for each row that a committee is scored on.
 SCORING = 1e-4
+# Evaluations that a kernel takes with which trends are compared, and what else it takes to compare
+# them, as a multiple of asking.
+TREND_EVALUATIONS = 30
+COMPARING = 2
+# Boosted trees of a trend, and seconds of one for each leaf, row and number; and seconds of the
+# terms of other trends for each row.
+BOOSTED_TREES = 200
+BOOSTED_LEAF = 1e-4
+BOOSTED_ROW = 2.4e-7
+BOOSTED_NUMBER = 8e-9
+ALL_TERMS = 2e-5
+# Evaluations of the default kernel that take as long as it takes to try a structured one, and how
+# many more for each square of the number of columns.
+STRUCTURED = 240
+STRUCTURED_SQUARE = 6
 # Seconds to read the data, for each number; for each row and level of a tree; for each expert.
 PASSES = 2e-7
 TREE = 1.5e-7
 EACH = 4e-4
 # Sizes of the experts whose likelihood is timed.
 MEASURED_ROWS = (50, 100, 200, 400, 1000)
+# Seconds of work that tell how long one waits for others, at least.
+LEAST_WORK = 0.01
 # How much of a second worker's time is not spent waiting for the first.
 GAIN = 0.4
 # Part of the budget that may be planned for: the rest is for what the plan does not know.
@@ -45,10 +77,18 @@ LEAST_POINTS = 25
 
 
 class Costs(NamedTuple):
-    """Measured seconds of one evaluation of the likelihood, by the number of rows."""
+    """Measured seconds of one evaluation of the likelihood, by the number of rows.
+
+    Attributes
+    ----------
+    rows, seconds : ndarrays of shape (m,)
+    wait : float
+        Seconds that pass for each second of work: more than one on a machine with other work.
+    """
 
     rows: Array
     seconds: Array
+    wait: float = 1.0
 
     def evaluation(self, n: float) -> float:
         """Seconds for n rows: a power of n between two measurements, n^3 beyond the last."""
@@ -75,6 +115,11 @@ class Job(NamedTuple):
     n_jobs: int | None
     costs: Costs
 
+    @property
+    def speed(self) -> float:
+        """How much faster the workers are than one."""
+        return 1 + GAIN * (n_workers(self.n_jobs) - 1)
+
 
 def job_of(data: TrainingData, kernel: NoisyKernel, space: SearchSpace, n_jobs: int | None) -> Job:
     """The job of fitting data, after measuring how fast this machine is."""
@@ -87,6 +132,7 @@ def measure(data: TrainingData, kernel: NoisyKernel) -> Costs:
     n = len(data.X)
     sizes = np.unique(np.minimum(MEASURED_ROWS, n))
     seconds = []
+    start, worked = perf_counter(), thread_time()
     with single_threaded_blas():
         for size in sizes:
             likelihood = data.likelihood(np.linspace(0, n - 1, size).astype(int))
@@ -96,7 +142,8 @@ def measure(data: TrainingData, kernel: NoisyKernel) -> Costs:
                 likelihood.value_and_gradient(kernel)
                 rounds.append(perf_counter() - begin)
             seconds.append(min(rounds))
-    return Costs(sizes, np.array(seconds))
+    passed, worked = perf_counter() - start, thread_time() - worked
+    return Costs(sizes, np.array(seconds), max(1.0, passed / max(worked, LEAST_WORK)))
 
 
 def estimate(plan: Plan, job: Job) -> Plan:
@@ -105,51 +152,130 @@ def estimate(plan: Plan, job: Job) -> Plan:
     n_experts = max(1, n // plan.points_per_expert)
     seconds = PASSES * n * (d + 5) + EACH * n_experts
     seconds += TREE * n * np.log2(n_experts + 1) * (1 + plan.kernels)
-    if n_experts == 1:
-        final, rest = SINGLE_EVALUATIONS * job.costs.evaluation(n), 0.0
-    else:
-        final, rest = _seconds_of_experts(plan, job, n_experts)
+    steps = steps_of(plan, job)
     return plan._replace(
-        seconds=float(seconds + rest + final),
+        seconds=float(seconds + sum(steps.values())),
         bytes=memory_of(plan, job.shape),
-        final_seconds=float(final),
+        final_seconds=float(steps["experts"] + steps["conditioning"]),
     )
 
 
-def _seconds_of_experts(plan: Plan, job: Job, n_experts: int) -> tuple[float, float]:
-    """Seconds for the experts that are kept, and for what comes before them."""
+def steps_of(plan: Plan, job: Job) -> dict[str, float]:
+    """Seconds for each of the phases in which experts are learned, in their order."""
     n, _ = job.shape
+    n_experts = max(1, n // plan.points_per_expert)
     evaluation = job.costs.evaluation
+    if n_experts == 1:
+        return {"experts": SINGLE_EVALUATIONS * evaluation(n), "conditioning": 0.0}
     points = n / n_experts
     overlaps = affordable(n, n_experts, plan.overlaps)
-    speed = 1 + GAIN * (n_workers(job.n_jobs) - 1)
     shares = any(shrinkage != 0.0 for shrinkage in plan.shrinkages)
     fits = 0.0
     if any(shrinkage != np.inf for shrinkage in plan.shrinkages):
         fits = (HELD_EVALUATIONS if shares else FREE_EVALUATIONS) * evaluation(points)
     known = min(n, points * (1 + max(overlaps)))
-    final = n_experts * (fits + CONDITIONING * evaluation(known)) / speed
     blocks = min(SHARED_BLOCKS, max(1, n // plan.shared_rows)) if shares else 0
     shared = SHARED_EVALUATIONS * blocks * evaluation(min(n, plan.shared_rows))
-    rest = plan.kernels * shared / speed
+    choice = 0.0
     if job.compares:
         experts, rows = min(n_experts, COMPARED_EXPERTS), min(n, COMPARED_ROWS)
-        for shrinkage, overlap in _compared(plan.shrinkages, overlaps):
+        for shrinkage, overlap in compared(plan.shrinkages, overlaps):
             size = min(n, points * (1 + overlap))
             each = CONDITIONING * evaluation(size) + (shrinkage != np.inf) * fits
-            querying = rows * min(n_experts, 8) * evaluation(size) / size * QUERYING
-            rest += SCORING * rows + (experts * each + querying) / speed
-    return final, rest
+            choice += experts * each / job.speed + _asking(job, rows, n_experts, size)
+    return {
+        "kernel": min(plan.kernels, 1) * shared / job.speed,
+        "near kernel": max(plan.kernels - 1, 0) * shared / job.speed,
+        "choice": choice,
+        "experts": n_experts * fits / job.speed,
+        "conditioning": n_experts * CONDITIONING * evaluation(known) / job.speed,
+    }
 
 
-def _compared(
-    shrinkages: tuple[Shrinkage, ...], overlaps: list[float]
-) -> Iterator[tuple[Shrinkage, float]]:
-    """Shrinkages at the first overlap, overlaps, and then near shrinkages: see `select`."""
-    yield from ((shrinkage, overlaps[0]) for shrinkage in shrinkages)
-    yield from ((shrinkages[-1], overlap) for overlap in overlaps[1:])
-    if len(overlaps) > 1:
-        yield from ((shrinkage, overlaps[-1]) for shrinkage in shrinkages[1:3])
+def _asking(job: Job, rows: int, n_experts: float, size: float) -> float:
+    """Seconds to score a committee, whose experts know so many rows, on some rows."""
+    queries = rows * min(n_experts, 8)
+    return SCORING * rows + queries * job.costs.evaluation(size) / size * QUERYING / job.speed
+
+
+def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
+    """Seconds for each phase of a whole fit, in their order: what progress is measured by.
+
+    What a time budget does not plan for counts too: what is left out where time is short, and
+    other work on the machine, which may end soon.
+    """
+    n, d = job.shape
+    n_experts = max(1, n // plan.points_per_expert)
+    found = _trends_of(job, settings.trend_to_find(several=n_experts > 1)) | steps_of(plan, job)
+    more = shared_evaluations(d + 2) / SHARED_EVALUATIONS  # a budget takes wide tables for others
+    found |= {name: more * found[name] for name in ("kernel", "near kernel") if name in found}
+    if n < 2 * plan.shared_rows:  # too few for a second kernel
+        found.pop("near kernel", None)
+    if settings.search_space.recalibrate:
+        found["calibration"] = _seconds_of_calibration(plan, job, n_experts)
+    few, many = STRUCTURED_ROWS
+    if settings.chooses_trend and few <= n <= many and d > 1:
+        found["structure"] = (STRUCTURED + STRUCTURED_SQUARE * d**2) * job.costs.evaluation(n)
+    return {name: job.costs.wait * seconds for name, seconds in found.items()}
+
+
+def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
+    n, _ = job.shape
+    if n_experts == 1 and n < FEW_ROWS:
+        fits = FOLDS * FREE_EVALUATIONS * job.costs.evaluation((1 - 1 / FOLDS) * n)
+        return 2 * fits / job.speed  # with a prior, and without
+    overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
+    return _asking(job, min(n, LEARNED_ROWS), n_experts, min(n, n / n_experts * (1 + overlap)))
+
+
+def _trends_of(job: Job, trend: Any) -> dict[str, float]:
+    """Seconds for each of the trends that a parameter names, compared where it leaves a choice."""
+    n, _ = job.shape
+    if not isinstance(trend, str):
+        return {trend_phase(type(trend).__name__): _seconds_of_boosting(job, TREND_FOLDS)}
+    splines = _seconds_of_splines(job)
+    every = {"linear": ALL_TERMS * n, "additive": splines, "pairs": 2 * splines}
+    if trend != "auto":
+        every["boosted"] = _seconds_of_boosting(job, TREND_FOLDS)
+        own = ("additive", "pairs") if trend == "additive" else (trend,)
+        return {trend_phase(name): every[name] for name in own if name in every}
+    if n < FEWEST_ROWS:
+        return {}
+    if BOOSTED_ROWS[0] <= n <= BOOSTED_ROWS[1]:
+        every["boosted"] = _seconds_of_boosting(job, TRIAL_FOLDS)
+    each = _seconds_to_compare(job)
+    every["linear"] += each  # the constant is compared too
+    return {trend_phase(name): seconds + each for name, seconds in every.items()}
+
+
+def _seconds_of_splines(job: Job) -> float:
+    n, d = job.shape
+    rows = min(n, CHOOSING_ROWS)
+    most = min(MOST_FUNCTIONS, rows / ROWS_PER_FUNCTION)
+    sizes = d * (np.array(SEGMENTS) + 3.0)
+    sizes = sizes[sizes <= max(most, sizes[0])]
+    work = float((4 * rows * sizes**2 + 20 * sizes**3).sum())
+    return work * job.costs.evaluation(1000) / 1000**3 + ALL_TERMS * n
+
+
+def _seconds_of_boosting(job: Job, folds: int) -> float:
+    """Seconds to choose the number of trees, and to fit those of the folds."""
+    n, d = job.shape
+    leaves = float(np.clip(LEAVES_PER_ROOT * np.sqrt(n), *LEAVES))
+    tree = BOOSTED_LEAF * leaves + n * (BOOSTED_ROW + BOOSTED_NUMBER * d)
+    return BOOSTED_TREES * tree * (1 + folds / job.speed)
+
+
+def _seconds_to_compare(job: Job) -> float:
+    """Seconds to score committees under a trend, with two kernels."""
+    n, _ = job.shape
+    evaluation = job.costs.evaluation
+    n_experts = min(n, COMPARED if n <= COMPARED else REGIONS * REGION_ROWS) / POINTS
+    fits = KERNEL_BLOCKS * TREND_EVALUATIONS * evaluation(min(n, CLUSTERS * CLUSTER_ROWS))
+    known = min(n, 2 * POINTS)
+    experts = n_experts * CONDITIONING * evaluation(known)
+    asking = _asking(job, min(n, COMPARED_ROWS), n_experts, known)
+    return 2 * ((fits + experts) / job.speed + COMPARING * asking)
 
 
 def afford(whole: Plan, job: Job, seconds: float, least: int = LEAST_POINTS) -> Plan:

@@ -106,7 +106,7 @@ class Builder:
             good they are.
         """
         seats = range(len(self.layout.parts)) if members is None else members.tolist()
-        fits = self._fit(shrinkage, list(seats), unlearned)
+        fits = self.fits(shrinkage, list(seats), unlearned)
         count = self.n_neighbours(overlap)
 
         def neighbours_of(seat: int) -> IndexArray:
@@ -126,6 +126,13 @@ class Builder:
             self.run.n_jobs,
         )
 
+    def final(self, shrinkage: Shrinkage, overlap: float) -> Committee:
+        """The committee of all parts, which is kept."""
+        self.run.progress.begin("experts")
+        self.fits(shrinkage, list(range(len(self.layout.parts))))
+        self.run.progress.begin("conditioning")
+        return self.committee(shrinkage, overlap)
+
     def _with_communication(self, m: int, neighbours: IndexArray) -> IndexArray:
         """Rows of others that the expert of part m knows, with those that all know."""
         if self.communication is None:
@@ -134,8 +141,8 @@ class Builder:
         more = self.communication[~np.isin(self.communication, known)]
         return np.concatenate([neighbours, more])
 
-    def _fit(
-        self, shrinkage: Shrinkage, members: list[int], unlearned: IndexArray | None
+    def fits(
+        self, shrinkage: Shrinkage, members: list[int], unlearned: IndexArray | None = None
     ) -> dict[int, KernelFit]:
         """The fit of each member, from the last time or made now."""
         without = b"" if unlearned is None else unlearned.tobytes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from itertools import chain
 from time import perf_counter
@@ -17,11 +17,15 @@ from manygp.gp.likelihood import L_BFGS, KernelFit, Objective, TrainingData, max
 from manygp.kernels.base import NoisyKernel, metric
 from manygp.rules.partition import balltree
 from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
+from manygp.runtime.progress import SILENT, Progress
 from manygp.training.checkpoint import Checkpoint, key_of
 
 # The shared kernel is fitted on this many blocks of this many rows, whatever n is.
 SHARED_BLOCKS = 4
 SHARED_ROWS = 1000
+# Evaluations of the likelihood that it takes on average, at least; and for each hyperparameter.
+SHARED_EVALUATIONS = 30
+EVALUATIONS_EACH = 3
 # Relative improvements of the likelihood at which fits stop: that of one of many experts, of the
 # shared kernel and of experts that are held near to it (no score changes by more than 0.002), and
 # of a single expert, whose optimum nothing averages out.
@@ -35,7 +39,6 @@ WORTH_PROCESSES = 4.0
 # Experts that a process is sent at a time.
 BATCH_EXPERTS = 8
 
-Progress: TypeAlias = Callable[[Iterable[Any], int], Iterable[Any]]
 Fits: TypeAlias = Generator[KernelFit, None, None]
 
 
@@ -45,8 +48,8 @@ class Run(NamedTuple):
     Attributes
     ----------
     n_jobs : int or None
-    progress : callable, optional
-        Wraps the iterator of fits and their number.
+    progress : Progress
+        Where a fit says how far it is.
     checkpoint : Checkpoint, optional
         Where finished fits are kept, and taken from.
     optimizer : None, str or callable
@@ -54,7 +57,7 @@ class Run(NamedTuple):
     """
 
     n_jobs: int | None = None
-    progress: Progress | None = None
+    progress: Progress = SILENT
     checkpoint: Checkpoint | None = None
     optimizer: Any = L_BFGS
 
@@ -114,7 +117,9 @@ def fit_shared(
         likelihoods = [data.likelihood(block) for block in blocks]
         with thread_map(run.n_jobs, limit=limit) as parallel_map:
             for starts in missing:
-                yield maximise(likelihoods, objective, starts, parallel_map)
+                planned = len(starts) * shared_evaluations(kernel.n_free)
+                evaluate = run.progress.counting(parallel_map, planned)
+                yield maximise(likelihoods, objective, starts, evaluate)
 
     if run.checkpoint is None:
         (found,) = fit([starts])
@@ -122,6 +127,11 @@ def fit_shared(
         key = key_of("shared", data.Y, kernel, TOLERANCE_SHARED, limit, starts, *blocks)
         (found,) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
     return found.kernel
+
+
+def shared_evaluations(n_free: int) -> int:
+    """Evaluations of the likelihood that a shared kernel of so many hyperparameters may take."""
+    return max(SHARED_EVALUATIONS, EVALUATIONS_EACH * n_free)
 
 
 def fit_kernels(
@@ -175,7 +185,7 @@ def fit_tasks(
         common = key_of(data.Y, *objective[:3])  # the checkpoint knows the optimizer
         keys = [key_of(common, *task) for task in tasks]
         fits = _resumed(fit, tasks, keys, objective.kernel, run.checkpoint)
-    return list(fits if run.progress is None else run.progress(fits, len(tasks)))
+    return list(run.progress.track("experts", fits, len(tasks)))
 
 
 def _resumed(

@@ -19,6 +19,7 @@ from manygp.model import FittedModel
 from manygp.rules.partition import has_all_rows
 from manygp.runtime.memory import physical_memory
 from manygp.runtime.progress import say, warn
+from manygp.runtime.words import duration
 from manygp.scaling import Scaling, identity, to_standard, to_unit_cube
 from manygp.settings import SearchSpace, Settings
 from manygp.training import budget
@@ -150,7 +151,7 @@ def train(
     begin : float
         When the fit began, in the time of `perf_counter`; a time budget counts from there.
     """
-    plan, deadline = _plan(settings, settings.search_space, prepared, begin)
+    plan, deadline = _plan(settings, prepared, run, begin)
     foundation = lay_foundation(settings, prepared, plan, seed, run, deadline)
     found = select(
         foundation.builder, foundation.space, foundation.rng, foundation.compared, deadline
@@ -237,11 +238,10 @@ def _lacks_one_kernel(space: SearchSpace) -> bool:
     return space.needs.one_kernel and space.shrinkages[0] != np.inf
 
 
-def _plan(
-    settings: Settings, space: SearchSpace, prepared: Prepared, begin: float
-) -> tuple[Plan, float]:
+def _plan(settings: Settings, prepared: Prepared, run: Run, begin: float) -> tuple[Plan, float]:
     """What is to be done, and when to stop looking for something better."""
-    n, points = len(prepared.data.X), int(settings.points_per_expert)
+    space, n = settings.search_space, len(prepared.data.X)
+    points = int(settings.points_per_expert)
     shared = settings.shared_kernels
     plan = Plan(points, space.shrinkages, space.overlaps, SHARED_ROWS, shared)
     least, deadline = budget.LEAST_POINTS, np.inf
@@ -257,9 +257,13 @@ def _plan(
         deadline = begin + seconds - plan.final_seconds
         if plan.seconds > left:
             warn(
-                f"the least that can be done takes about {plan.seconds:.2g} s, more than the "
+                f"the least that can be done takes about {duration(plan.seconds)}, more than the "
                 f"{seconds:g} s of time_budget"
             )
+        phases = budget.phases(plan, job, settings)
+        run.progress.expect(phases, left)
+        if settings.time_budget is None:  # nothing will be left out
+            plan = plan._replace(seconds=sum(phases.values()))
     plan = within_memory(plan, n)
     needed, memory = memory_of(plan, prepared.data.X.shape), physical_memory()
     if needed > memory:
@@ -327,6 +331,7 @@ def _best_builder(
         shared or context.prospect.ridge is not None
     )  # it depends on what experts have learned
     kernel = start
+    context.run.progress.begin("kernel")
     if shared:
         kernel = context.shared_kernel(start, random_blocks(n, rows, rng))
     layout = context.layout(metric(kernel, d) if shared else np.ones(d))
@@ -336,6 +341,7 @@ def _best_builder(
     compares = context.plan.kernels == 2 and not layout.is_single and n >= 2 * rows
     if not compares or perf_counter() >= deadline:
         return builder, []
+    context.run.progress.begin("near kernel")
     near = context.shared_kernel(kernel, near_blocks(context.data.X, kernel, rows, rng))
     other = context.builder(near, layout)
     better, kernels = prefers(builder, other, context.space, rng)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
@@ -31,6 +31,9 @@ FOLDS = 4
 SCALES = (1e-3, 1e3)
 # Rows that choose how many experts leave a tolerated weight to the others.
 TOLERANCE_ROWS = 500
+# How the work of scoring a committee grows with what its experts know, and what fitting adds.
+SIZE_POWER = 1.5
+FITTING_WORK = 4.0
 # What the report calls the fields of the rules, and what it shows of their values.
 SHOWN_FIELDS = {"temperature": "weighting", "strength": "calibration", "nearest": "nearest"}
 
@@ -109,12 +112,15 @@ def select(
     if builder.layout.is_single:
         return select_single(builder, space, rng)
     if space.is_fixed:
-        committee = builder.committee(space.shrinkages[0], space.overlaps[0])
+        committee = builder.final(space.shrinkages[0], space.overlaps[0])
         return Selection(committee, space.all_rules(len(builder.layout))[0])
+    progress = builder.run.progress
+    progress.begin("choice")
     search = _Search(builder, space, choose_left_out(builder, rng), deadline)
     first_shrinkage, best = search.climb()
     alternatives = search.alternatives(first_shrinkage, best)
-    committee = builder.committee(*best)
+    committee = builder.final(*best)
+    progress.begin("calibration")
     scores = search.scores_of(best)
     if space.tolerance is not None:
         nearest = _sufficient(committee, builder, space, rng)
@@ -141,6 +147,24 @@ def select(
     return Selection(committee, rules._replace(recalibration=curve), errors, report)
 
 
+def compared(shrinkages: tuple[Shrinkage, ...], overlaps: Sequence[float]) -> Iterator[Candidate]:
+    """What `select` compares, as far as that is known before: see `_Search.climb`.
+
+    These are shrinkages at the first overlap, overlaps, and then shrinkages next to the best.
+    """
+    yield from (Candidate(shrinkage, overlaps[0]) for shrinkage in shrinkages)
+    yield from (Candidate(shrinkages[-1], overlap) for overlap in overlaps[1:])
+    if len(overlaps) > 1:
+        yield from (Candidate(shrinkage, overlaps[-1]) for shrinkage in shrinkages[1:3])
+
+
+def work_of(candidate: Candidate, known: Iterable[Candidate]) -> float:
+    """What it takes to score a committee, in the work of one without overlap that fits nothing."""
+    fits = candidate.shrinkage != np.inf
+    fits = fits and all(one.shrinkage != candidate.shrinkage for one in known)
+    return float((1 + candidate.overlap) ** SIZE_POWER + fits * FITTING_WORK)
+
+
 class _Search:
     """Compares committees, each of which is scored once."""
 
@@ -150,11 +174,18 @@ class _Search:
         self.builder, self.space = builder, space
         self.left_out, self.deadline = left_out, deadline
         self.scored: dict[Candidate, Scores] = {}
+        n, n_parts = len(builder.data.X), len(builder.layout.parts)
+        self.overlaps = affordable(n, n_parts, space.overlaps)
+        ahead = list(compared(space.shrinkages, self.overlaps))
+        self.planned = sum(work_of(one, ahead[:place]) for place, one in enumerate(ahead))
+        self.done = 0.0
 
     def scores_of(self, candidate: Candidate) -> Scores:
         if candidate not in self.scored:
+            self.done += work_of(candidate, self.scored)
             found = score(self.builder, self.space, self.left_out, candidate)
             self.scored[candidate] = found
+            self.builder.run.progress.advance(self.done / self.planned)
         return self.scored[candidate]
 
     def better(self, old: Candidate, new: Candidate) -> Candidate:
@@ -169,8 +200,7 @@ class _Search:
         Returns the first choice of shrinkage, with which overlaps were compared, and the best.
         """
         shrinkages = self.space.shrinkages
-        n, n_parts = len(self.builder.data.X), len(self.builder.layout.parts)
-        narrowest, *wider = affordable(n, n_parts, self.space.overlaps)
+        narrowest, *wider = self.overlaps
         best = Candidate(shrinkages[0], narrowest)
         for shrinkage in shrinkages[1:]:
             best = self.better(best, best._replace(shrinkage=shrinkage))

@@ -117,12 +117,13 @@ def select_single(builder: Builder, space: SearchSpace, rng: np.random.Generator
     is_corrected = is_corrected and len(builder.layout) == 1
     if is_corrected and n < FEW_ROWS and builder.data.trend is None:
         return _select_by_folds(builder, rules._replace(calibration=none), rng.permutation(n))
-    committee = builder.committee(0.0, 0.0)
+    committee = builder.final(0.0, 0.0)
     if not space.recalibrate:
         return Selection(committee, rules)
     rules = rules._replace(calibration=none)
     if not is_corrected:
         return Selection(committee, rules)
+    builder.run.progress.begin("calibration")
     return _corrected(committee, rules, left_out_errors(committee, builder, rules, rng), None)
 
 
@@ -133,6 +134,7 @@ def _select_by_folds(builder: Builder, rules: PredictionRules, order: IndexArray
         means, errors = _fold_errors(builder, precision, TOLERANCE_FOLDS, order)
         return _corrected(builder.committee(precision, 0.0), rules, errors, means)
 
+    builder.run.progress.begin("calibration")
     held = selection(PRIOR)
     if len(order) <= HANDFUL:
         return held
@@ -179,6 +181,7 @@ def or_structured(
     fewest, most = STRUCTURED_ROWS
     if found.errors is None or found.report is None or not fewest <= n <= most or d == 1:
         return found
+    run.progress.begin("structure")
     data = data._replace(constant_mean=False)
     likelihood, spread = data.likelihood(np.arange(n)), data.X.std(axis=0)
     best = {}
@@ -189,7 +192,7 @@ def or_structured(
         free = np.zeros(start.n_free)
         task = Task(np.arange(n), start.theta[None])
         objective = Objective(start, free, TOLERANCE_STRUCTURED)
-        (fit,) = fit_tasks(data, [task], objective, run._replace(progress=None), single=True)
+        (fit,) = fit_tasks(data, [task], objective, run, single=True)
         best[name] = fit.kernel, likelihood.posterior(fit.kernel).log_likelihood
     (plain, before), (kernel, after) = best.values()
     if after - before < kernel.n_free - plain.n_free:  # what chance would gain, and more

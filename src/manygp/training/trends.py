@@ -152,8 +152,9 @@ def offers(trend: Any, data: TrainingData, seed: int, run: Run) -> Iterator[Offe
     if auto and len(data.X) < FEWEST_ROWS:
         return
     if auto or trend in ("linear", "additive"):
-        yield from _linear_offers(trend, data, seed)
+        yield from _linear_offers(trend, data, seed, run)
     if trend == "boosted" or (auto and fewest <= len(data.X) <= most):
+        run.progress.begin(trend_phase("boosted"))
         boosting = choose_boosting(data, seed, run.n_jobs)
         yield Offer(
             lambda rows: _of_folds("boosted", boosting.regressors, data, folds(rows), run),
@@ -162,6 +163,7 @@ def offers(trend: Any, data: TrainingData, seed: int, run: Run) -> Iterator[Offe
     elif not isinstance(trend, str):
         regressors = (trend,) * data.Y.shape[1]
         name = type(trend).__name__
+        run.progress.begin(trend_phase(name))
         yield Offer(lambda rows: _of_folds(name, regressors, data, folds(rows), run))
 
 
@@ -172,7 +174,12 @@ def _of_folds(
     return Prospect(name, data.Y - found.fitted, trend=found)
 
 
-def _linear_offers(trend: str, data: TrainingData, seed: int) -> Iterator[Offer]:
+def trend_phase(name: str) -> str:
+    """What progress calls the phase in which a trend is fitted, and compared with the best."""
+    return f"{name} trend"
+
+
+def _linear_offers(trend: str, data: TrainingData, seed: int, run: Run) -> Iterator[Offer]:
     """Lines, splines, and splines with pairs: which of them, the parameter says."""
     rows = additive.choosing_rows(len(data.X), np.random.default_rng(seed))
     X, Y = data.X[rows], data.Y[rows]
@@ -187,10 +194,13 @@ def _linear_offers(trend: str, data: TrainingData, seed: int) -> Iterator[Offer]
             )
 
     if trend != "additive":
+        run.progress.begin(trend_phase("linear"))
         yield from offer("linear", additive.fit_lines(X, Y))
     if trend != "linear":
+        run.progress.begin(trend_phase("additive"))
         splines = additive.fit_splines(X, Y)
         yield from offer("additive", splines)
+        run.progress.begin(trend_phase("pairs"))
         yield from offer("pairs", additive.fit_pairs(splines, X, Y))
 
 
