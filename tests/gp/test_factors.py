@@ -232,3 +232,12 @@ sys.exit(code)
 def test_a_child_forked_while_a_factor_is_built_builds_its_own():
     command = [sys.executable, "-W", "ignore", "-c", FORKED]
     assert subprocess.run(command, timeout=60, check=False).returncode == 7
+
+
+def test_the_bytes_that_are_counted_are_those_that_are_kept(monkeypatch):
+    monkeypatch.setattr(factors_module, "MOST_BYTES", 4.5 * factor().nbytes)
+    store, owners = Factors(), [Owner() for _ in range(9)]
+    for i in (0, 1, 2, 0, 3, 4, 5, 1, 6, 7, 8):
+        store.of(owners[i], factor)
+        assert store.nbytes == sum(one.nbytes for _, one in store._kept.values())
+    assert store.nbytes == 4 * factor().nbytes

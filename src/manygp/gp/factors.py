@@ -68,11 +68,17 @@ class Factors:
 
     The least recently used are forgotten when all together exceed a bound, except the last one.
     Each is built by one thread while others wait for it. A copy or a pickle begins empty.
+
+    Attributes
+    ----------
+    nbytes : int
+        Bytes of the factors that are kept.
     """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[weakref.ref[Any], Factor]] = OrderedDict()
         self._being_built: set[tuple[int, int]] = set()  # with the process: see `_after_fork`
+        self.nbytes = 0  # of those that are kept
 
     def __reduce__(self) -> tuple[type[Factors], tuple[()]]:
         return Factors, ()
@@ -107,13 +113,10 @@ class Factors:
         return factor
 
     def _keep(self, owner: Any, factor: Factor) -> None:
+        _, old = self._kept.pop(id(owner), (None, None))  # of an object that is gone
         self._kept[id(owner)] = weakref.ref(owner), factor
-        self._kept.move_to_end(id(owner))
+        self.nbytes += factor.nbytes - (0 if old is None else old.nbytes)
         most = min(MOST_BYTES, MOST_SHARE * physical_memory())
         while len(self._kept) > 1 and self.nbytes > most:
-            self._kept.popitem(last=False)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the factors that are kept."""
-        return sum(factor.nbytes for _, factor in self._kept.values())
+            _, (_, forgotten) = self._kept.popitem(last=False)
+            self.nbytes -= forgotten.nbytes
