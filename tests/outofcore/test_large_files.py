@@ -5,6 +5,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,9 @@ from large import COLUMNS, bytes_of, lower_limits, make_rows, model, write
 from manygp import ManyGPRegressor
 from manygp.metrics import nll, rmse
 from manygp.outofcore import stages, training
+from manygp.outofcore.files import Source
 from manygp.storage import container
+from manygp.tables.training_rows import Chosen
 
 X, Y = make_rows()
 QUERIES, TRUTH = make_rows(500, 1)
@@ -339,3 +342,18 @@ def test_after_a_kill_the_same_call_goes_on(data, tmp_path, reference, stage):
     assert subprocess.run(command, timeout=300).returncode == -signal.SIGKILL
     model().fit(data, target="y", work_dir=work)
     assert bytes_of(work) == reference[1]
+
+
+class Threads:
+    """An engine of one's own."""
+
+    def map(self, function, tasks, stage):
+        with ThreadPoolExecutor(2) as pool:
+            yield from pool.map(function, tasks)
+
+
+def test_any_engine_runs_the_stages(data, tmp_path, reference):
+    source = Source(data, Chosen("y"), tmp_path / "work")
+    assert source.is_large
+    model().fit_source(source, Threads())
+    assert bytes_of(tmp_path / "work") == reference[1]
