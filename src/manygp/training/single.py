@@ -113,8 +113,8 @@ def select_single(builder: Builder, space: SearchSpace, rng: np.random.Generator
     """
     rules = space.first_rules._replace(nearest=None)
     n = len(builder.data.X)
-    is_corrected = space.recalibrate and space.standard and n >= FEWEST_ROWS
-    is_corrected = is_corrected and len(builder.layout) == 1
+    is_one = n >= FEWEST_ROWS and len(builder.layout) == 1
+    is_corrected = is_one and space.recalibrate and space.standard
     if is_corrected and n < FEW_ROWS and builder.data.trend is None:
         return _select_by_folds(builder, rules._replace(calibration=none), rng.permutation(n))
     committee = builder.final(0.0, 0.0)

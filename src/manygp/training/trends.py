@@ -223,16 +223,16 @@ def choose(
         return best, []
     comparison = _Comparison.of(data, space, run)
     rows = None if comparison.is_whole else comparison.rows
-    scores, whole = {best.name: comparison.nll(best)}, None
+    scores, fit_best = {best.name: comparison.nll(best)}, None
     for offer in chain([second], _in_time(found, deadline)):
         if offer.nll > scores[best.name].mean() + HOPELESS:
             continue
         prospect = offer.fit(rows)
         scores[prospect.name] = comparison.nll(prospect)
         if gains(scores[best.name], scores[prospect.name], NEAR_TIE):
-            best, whole = prospect, offer.fit
-    if best.trend is not None and rows is not None and whole is not None:
-        best = whole(None)
+            best, fit_best = prospect, offer.fit
+    if best.trend is not None and rows is not None and fit_best is not None:
+        best = fit_best(None)  # it held for these rows alone
     return best, [
         Alternative("trend", name, float(nll.mean()), name == best.name)
         for name, nll in scores.items()
