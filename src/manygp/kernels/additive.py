@@ -33,7 +33,7 @@ from manygp.kernels.base import (
 from manygp.kernels.catalogue import TILE, default_kernel, of_free, scaled_lengths
 
 # Elements of a block: a few arrays of that size fit into a core's cache.
-BLOCK = 2**14
+BLOCK = 2**16
 # Distances from the middle of the rows, in stretched length-scales, up to which matrix products
 # keep their digits; and that at which other rows are held, far enough to have no covariance.
 NEAR, FAR = 100.0, 400.0
@@ -71,29 +71,49 @@ class _OneColumn:
                 (_left(-near, profile), _right(-self.z2, profile)),
             ]
 
-    def block(self, rows: slice, columns: slice) -> Array:
-        """Its values between some of the rows and columns: a new array."""
+    def block(self, rows: slice, columns: slice, out: Array, spare: Array) -> Array:
+        """Its values between some of the rows and columns, in `out`; `spare` is overwritten."""
         if self.factors:
-            above, below = (left[rows] @ right[:, columns] for left, right in self.factors)
-            values: Array = self.profile.positive(above, below, out=above)
-            return values
+            for (left, right), product in zip(self.factors, (out, spare), strict=True):
+                np.matmul(left[rows], right[:, columns], out=product)
+            self.profile.positive(out, spare, out=out)
+            return out
         r = np.minimum(np.abs(np.subtract.outer(self.z1[rows], self.z2[columns])), LARGEST_R)
-        return np.polynomial.polynomial.polyval(r, self.profile.coefficients) * np.exp(-r)
+        values = np.polynomial.polynomial.polyval(r, self.profile.coefficients)
+        return np.multiply(values, np.exp(-r), out=out)
+
+
+class _Buffers:
+    """Arrays that blocks of at most `size` elements are computed in: new ones take far longer."""
+
+    def __init__(self, number: int, size: int) -> None:
+        self.arrays = np.empty((number, size))
+
+    def like(self, block: Array) -> list[Array]:
+        """Each of them in the shape of a block."""
+        return [one[: block.size].reshape(block.shape) for one in self.arrays]
 
 
 def _left(z: Array, profile: Profile) -> Array:
     """What f(z - z') has of z: z^i exp(-z), shape (n, m)."""
-    return np.exp(-z)[:, None] * z[:, None] ** np.arange(len(profile.coefficients))
+    return np.exp(-z)[:, None] * _powers(z, len(profile.coefficients)).T
 
 
 def _right(z: Array, profile: Profile) -> Array:
     """What f(z' - z) has of z: the coefficients of z'^i exp(-z'), shape (m, n)."""
     m = len(profile.coefficients)
-    rows = np.zeros((m, len(z)))
+    binomial = np.zeros((m, m))  # of (z' - z)^power: z'^i in rows, (-z)^j in columns
     for power, coefficient in enumerate(profile.coefficients):
-        for i in range(power + 1):  # (z' - z)^power
-            rows[i] += coefficient * comb(power, i) * (-z) ** (power - i)
-    return rows * np.exp(z)
+        for i in range(power + 1):
+            binomial[i, power - i] += coefficient * comb(power, i)
+    return binomial @ _powers(-z, m) * np.exp(z)
+
+
+def _powers(z: Array, m: int) -> Array:
+    """z^i for i < m: (m, n)."""
+    powers = np.ones((m, len(z)))
+    np.cumprod(np.broadcast_to(z, (m - 1, len(z))), axis=0, out=powers[1:])
+    return powers
 
 
 @dataclass(frozen=True)
@@ -124,17 +144,18 @@ class ByColumn(Kernel):
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
         sums = [work.take() for _ in range(self.degree)]
-        kernels = self._by_column(KERNEL, X1, X2)
+        kernels, all_columns = self._by_column(KERNEL, X1, X2), slice(0, len(X2))
+        buffers = _Buffers(2, TILE * len(X2))
         for rows in _blocks(len(X1), TILE):
-            self._sum_up(kernels, rows, slice(0, len(X2)), sums)
+            self._sum_up(kernels, rows, all_columns, sums, buffers)
         return sums[-1]
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
         n, step = len(X), max(TILE, BLOCK // max(1, len(X)))
         sums = [work.take() for _ in range(self.degree)]
-        kernels = self._by_column(KERNEL, X, X)
+        kernels, buffers = self._by_column(KERNEL, X, X), _Buffers(4, step * n)
         for rows in _blocks(n, step):  # from the diagonal on: the matrices are symmetric
-            self._sum_up(kernels, rows, slice(rows.start, n), sums)
+            self._sum_up(kernels, rows, slice(rows.start, n), sums, buffers)
             for one in sums:
                 one[rows.stop :, rows] = one[rows, rows.stop :].T
 
@@ -143,14 +164,17 @@ class ByColumn(Kernel):
             gradient = np.zeros((2, X.shape[1]))
             for rows in _blocks(n, step):
                 columns = slice(rows.start, n)
-                bar = K_bar[rows, columns].copy()
+                bar, k, slope, spare = buffers.like(sums[0][rows, columns])
+                bar[:] = K_bar[rows, columns]
                 bar[:, rows.stop - rows.start :] += K_bar[rows.stop :, rows].T
-                total = sums[0][rows, columns]
                 for j, variance in enumerate(self.variances(X.shape[1])):
-                    k = kernels[j].block(rows, columns)  # k_j / variance_j
-                    slope = slopes[j].block(rows, columns)
-                    # d(sum of products) / dk_j is the sum of the other kernels
-                    k_bar = bar if self.degree == 1 else bar * (total - variance * k)
+                    kernels[j].block(rows, columns, k, spare)  # k_j / variance_j
+                    slopes[j].block(rows, columns, slope, spare)
+                    k_bar = bar
+                    if self.degree == 2:  # times the sum of the other kernels
+                        k_bar = np.multiply(k, -variance, out=spare)
+                        k_bar += sums[0][rows, columns]
+                        k_bar *= bar
                     gradient[:, j] += np.vdot(k_bar, slope), np.vdot(k_bar, k)
             return of_free(self, gradient * self.variances(X.shape[1]))
 
@@ -163,17 +187,23 @@ class ByColumn(Kernel):
         return [_OneColumn(PROFILES[self.nu][which], z1, z2) for z1, z2 in columns]
 
     def _sum_up(
-        self, kernels: list[_OneColumn], rows: slice, columns: slice, sums: list[Array]
+        self,
+        kernels: list[_OneColumn],
+        rows: slice,
+        columns: slice,
+        sums: list[Array],
+        buffers: _Buffers,
     ) -> None:
         """Overwrite a block of the elementary symmetric polynomials of degree 1 to `degree`."""
         blocks = [one[rows, columns] for one in sums]
+        k, spare, *_ = buffers.like(blocks[0])
         for block in blocks:
             block.fill(0.0)
         for kernel, variance in zip(kernels, self.variances(len(kernels)), strict=True):
-            k = kernel.block(rows, columns)
+            kernel.block(rows, columns, k, spare)
             k *= variance
-            if self.degree == 2:
-                blocks[1] += blocks[0] * k  # products with the columns on the left
+            if self.degree == 2:  # products with the columns on the left
+                blocks[1] += np.multiply(blocks[0], k, out=spare)
             blocks[0] += k
 
     def in_units(self, scale: Array) -> Any:

@@ -32,11 +32,12 @@ EVALUATIONS_EACH = 3
 TOLERANCE = 1e-7
 TOLERANCE_SHARED = 1e-6
 TOLERANCE_SINGLE = 2e-9
-# Experts are fitted in threads until it is known how long they take, and in processes if the rest
-# takes more seconds than it takes to start these.
+# Experts are fitted in threads until it is known how long they take (one for each thread tells
+# where each takes long), and in processes if the rest takes more seconds than it takes to start
+# these.
 FIRST_EXPERTS = 8
 WORTH_PROCESSES = 4.0
-# Experts that a process is sent at a time.
+# Experts that a process is sent at a time, at most.
 BATCH_EXPERTS = 8
 
 Fits: TypeAlias = Generator[KernelFit, None, None]
@@ -215,13 +216,15 @@ def _fit_in_parallel(
         def in_threads(tasks: list[Task]) -> Iterator[KernelFit]:
             return parallel_map(lambda task: fit_kernel(data, objective, task), tasks)
 
-        begin, n_first = perf_counter(), workers * FIRST_EXPERTS
-        yield from in_threads(tasks[:n_first])
-        left = (perf_counter() - begin) / n_first * (len(tasks) - n_first)
-        if workers > 1 and left > WORTH_PROCESSES:
-            yield from _in_processes(data, objective, tasks[n_first:], workers)
-        else:
-            yield from in_threads(tasks[n_first:])
+        begin, done = perf_counter(), 0
+        for n_first in (workers, workers * FIRST_EXPERTS):
+            yield from in_threads(tasks[done:n_first])
+            done = min(n_first, len(tasks))
+            left = (perf_counter() - begin) / n_first * (len(tasks) - n_first)
+            if workers > 1 and left > max(0.0, WORTH_PROCESSES):
+                yield from _in_processes(data, objective, tasks[n_first:], workers)
+                return
+        yield from in_threads(tasks[done:])
 
 
 def fit_kernel(data: TrainingData, objective: Objective, task: Task) -> KernelFit:
@@ -234,16 +237,16 @@ def _in_processes(
 ) -> Iterator[KernelFit]:
     """The same fits, by workers that are sent the rows that they need."""
     own = data._replace(trend=None)  # hyperparameters are learned from what it has left
-    batches = []
-    for start in range(0, len(tasks), BATCH_EXPERTS):
-        parts, starts = zip(*tasks[start : start + BATCH_EXPERTS], strict=True)
+    batches, size = [], min(BATCH_EXPERTS, -(-len(tasks) // workers))
+    for start in range(0, len(tasks), size):
+        parts, starts = zip(*tasks[start : start + size], strict=True)
         ends = np.cumsum([len(part) for part in parts])
         batches.append((own.some(np.concatenate(parts)), objective, ends, starts))
     try:
         yield from chain.from_iterable(process_map(_fit_batch, batches, workers))
     except WorkerKilledError as error:
-        first = error.first * BATCH_EXPERTS
-        lost = ", ".join(f"{part[:3]}..." for part, _ in tasks[first : first + BATCH_EXPERTS])
+        first = error.first * size
+        lost = ", ".join(f"{part[:3]}..." for part, _ in tasks[first : first + size])
         raise error.while_doing(
             f"it fitted the experts of the rows {lost}; if memory ran out, lower n_jobs or "
             "points_per_expert"
