@@ -53,6 +53,9 @@ BOOSTED_ROWS = (1000, 400_000)
 # Boosted trees that alone are worse than the best so far by this much NLL (twice the error) are
 # not worth the folds: their steps would spoil what experts see.
 HOPELESS = float(np.log(2))
+# Lines, splines and pairs: where a simpler one of them has lost, a richer one must be better than
+# the best so far without experts.
+RICHER = 0.0
 # The least variance that a trend is taken to leave of targets whose variance is 1.
 SMALLEST_REST = 1e-12
 # Standard errors of its gain that a richer trend must gain.
@@ -123,11 +126,27 @@ class Offer(NamedTuple):
     fit : callable
         Given rows, the prospect need hold for these alone, which is quicker; None are all.
     nll : float
-        Its NLL without a committee, if that tells whether it may pay.
+        Its NLL without experts, if that tells whether it may pay.
+    is_nested : bool
+        Whether it contains the simpler trends that are offered before it.
     """
 
     fit: Callable[[IndexArray | None], Prospect]
     nll: float = -np.inf
+    is_nested: bool = False
+
+    def may_pay(self, best_nll: float, *, lost: bool) -> bool:
+        """Whether it is worth trying.
+
+        Parameters
+        ----------
+        best_nll : float
+            That of the best so far, with experts.
+        lost : bool
+            Whether the last trend that this one contains was worse than the best.
+        """
+        worse = HOPELESS if not self.is_nested else RICHER if lost else np.inf
+        return self.nll <= best_nll + worse
 
 
 def offers(trend: Any, data: TrainingData, seed: int, run: Run) -> Iterator[Offer]:
@@ -158,13 +177,18 @@ def offers(trend: Any, data: TrainingData, seed: int, run: Run) -> Iterator[Offe
         boosting = choose_boosting(data, seed, run.n_jobs)
         yield Offer(
             lambda rows: _of_folds("boosted", boosting.regressors, data, folds(rows), run),
-            0.5 * np.log(2 * np.pi * np.e * max(boosting.mean_square, SMALLEST_REST)),
+            _normal_nll(boosting.mean_square),
         )
     elif not isinstance(trend, str):
         regressors = (trend,) * data.Y.shape[1]
         name = type(trend).__name__
         run.progress.begin(trend_phase(name))
         yield Offer(lambda rows: _of_folds(name, regressors, data, folds(rows), run))
+
+
+def _normal_nll(mean_square: float) -> float:
+    """The NLL of normal errors with this mean square."""
+    return float(0.5 * np.log(2 * np.pi * np.e * max(mean_square, SMALLEST_REST)))
 
 
 def _of_folds(
@@ -190,7 +214,9 @@ def _linear_offers(trend: str, data: TrainingData, seed: int, run: Run) -> Itera
         if ridge.mean_square < (1 - additive.WORTHWHILE) * least:
             least = ridge.mean_square
             yield Offer(
-                lambda _: Prospect(name, additive.left_out_errors(ridge, data.X, data.Y), ridge)
+                lambda _: Prospect(name, additive.left_out_errors(ridge, data.X, data.Y), ridge),
+                _normal_nll(ridge.mean_square),
+                is_nested=True,
             )
 
     if trend != "additive":
@@ -223,13 +249,15 @@ def choose(
         return best, []
     comparison = _Comparison.of(data, space, run)
     rows = None if comparison.is_whole else comparison.rows
-    scores, fit_best = {best.name: comparison.nll(best)}, None
+    scores, fit_best, lost = {best.name: comparison.nll(best)}, None, False
     for offer in chain([second], _in_time(found, deadline)):
-        if offer.nll > scores[best.name].mean() + HOPELESS:
+        if not offer.may_pay(float(scores[best.name].mean()), lost=lost):
             continue
         prospect = offer.fit(rows)
-        scores[prospect.name] = comparison.nll(prospect)
-        if gains(scores[best.name], scores[prospect.name], NEAR_TIE):
+        before, after = scores[best.name], comparison.nll(prospect)
+        scores[prospect.name] = after
+        lost = gains(after, before, NEAR_TIE)
+        if gains(before, after, NEAR_TIE):
             best, fit_best = prospect, offer.fit
     if best.trend is not None and rows is not None and fit_best is not None:
         best = fit_best(None)  # it held for these rows alone
@@ -308,10 +336,12 @@ class _Comparison(NamedTuple):
         prospect = prospect.some(self.rows)
         learned = prospect.learned_from(self.data)
         random = random_blocks(len(self.rows), CLUSTERS * CLUSTER_ROWS, rng)[:KERNEL_BLOCKS]
-        found = [
-            self._nll_by(prospect, self._kernel(learned, blocks, prospect.mean_square))
-            for blocks in (random, _clusters(learned.X, rng))
-        ]
+
+        def nll_by(blocks: list[IndexArray]) -> Array:
+            return self._nll_by(prospect, self._kernel(learned, blocks, prospect.mean_square))
+
+        with thread_map(self.run.n_jobs) as parallel_map:
+            found = list(parallel_map(nll_by, (random, _clusters(learned.X, rng))))
         return min(found, key=lambda nll: float(nll.mean()))
 
     def _kernel(
@@ -321,9 +351,7 @@ class _Comparison(NamedTuple):
         kernel = start_kernel(learned, variance)
         likelihoods, free = [learned.likelihood(one) for one in blocks], np.zeros(kernel.n_free)
         objective = Objective(kernel, free, TOLERANCE, self.run.optimizer)
-        with thread_map(self.run.n_jobs) as parallel_map:
-            start = kernel.theta[None]
-            return maximise(likelihoods, objective, start, parallel_map).kernel
+        return maximise(likelihoods, objective, kernel.theta[None]).kernel
 
     def _nll_by(self, prospect: Prospect, kernel: NoisyKernel) -> Array:
         """The same by experts that have a kernel."""
@@ -332,9 +360,9 @@ class _Comparison(NamedTuple):
         U = data.X * columns
         parts = balltree(U, max(1, len(U) // POINTS), np.random.default_rng(0))
         if self.is_whole:
-            data = prospect.under(self.data, parts, kernel, self.run.n_jobs)
+            data = prospect.under(self.data, parts, kernel, 1)
         layout, starts = Layout.of(data.X, parts, columns), [kernel.theta[None]] * len(parts)
-        builder = Builder(data, layout, kernel, starts, None, self.run)
+        builder = Builder(data, layout, kernel, starts, None, self.run._replace(n_jobs=1))
         overlap = OVERLAP if len(self.space.overlaps) > 1 else self.space.overlaps[0]
         left_out = LeftOut(None, [np.concatenate(self.groups)], unlearned=False)
         found = score(builder, self.space, left_out, Candidate(np.inf, overlap)).best_nll
