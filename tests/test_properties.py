@@ -704,7 +704,11 @@ UNSOLVED = {
 }
 
 
-@pytest.mark.xfail(raises=(AssertionError, RuntimeWarning), reason="found, and not solved yet")
+@pytest.mark.xfail(
+    raises=(AssertionError, RuntimeWarning),
+    reason="found, and not solved yet; rounding decides whether it shows",
+    strict=False,
+)
 @pytest.mark.parametrize("name", UNSOLVED)
 def test_problems_that_were_found_are_not_solved_yet(name):
     test_answers_are_finite_with_positive_std_or_errors_are_clear.hypothesis.inner_test(

@@ -130,7 +130,7 @@ def answers_of(model, coverage=0.9):
 def test_fit_says_what_it_did_and_how_good_it_is(made, tmp_path):
     result = run("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", *SMALL)
     first, second, *scores = result.stdout.splitlines()
-    assert re.fullmatch(r".*/m: 300 rows, 2 columns, 3 experts, \d+\.\d s", first)
+    assert re.fullmatch(r".*/m: 300 rows, 2 columns, 3 experts, \d+\.\d+ s", first)
     assert second == "Scores of 300 training rows, each left out:"
     assert [line.split()[0] for line in scores] == ["RMSE", "NLL", "ENCE", "CRPS", "90%"]
     assert result.stderr == ""

@@ -285,7 +285,7 @@ def test_a_fit_whose_worker_is_killed_names_rows_and_leaves_the_model_as_it_was(
     in_processes, monkeypatch, tmp_path
 ):
     fitted = model(hyperparameters="hierarchical", n_jobs=2).fit(X, y)
-    assert in_processes == [2]  # batches of eight and five, after two in threads
+    assert in_processes == [2]  # batches of seven and six, after two in threads
     expected, before, limits = answers(fitted), dict(vars(fitted)), threadpool_info()
     parts = [expert.indices for expert in fitted.experts_]
     fit_batch, arrived = fitting._fit_batch, tmp_path / "arrived"
@@ -296,7 +296,7 @@ def test_a_fit_whose_worker_is_killed_names_rows_and_leaves_the_model_as_it_was(
             yield result
 
     def killed_at_the_last(batch):
-        if len(batch[2]) == 8:
+        if len(batch[2]) == 7:
             return fit_batch(batch)
         wait_until(arrived.exists)  # the first batch, or it would be lost too
         return os.kill(os.getpid(), SIGKILL)
@@ -308,8 +308,8 @@ def test_a_fit_whose_worker_is_killed_names_rows_and_leaves_the_model_as_it_was(
     message = str(caught.value)
     assert isinstance(caught.value, WorkerKilledError)
     assert caught.value.first == 1
-    assert all(f"{part[:3]}..." in message for part in parts[10:])
-    assert not any(f"{part[:3]}..." in message for part in parts[:10])
+    assert all(f"{part[:3]}..." in message for part in parts[9:])
+    assert not any(f"{part[:3]}..." in message for part in parts[:9])
     assert "n_jobs" in message
     assert "points_per_expert" in message
     assert vars(fitted) == before
