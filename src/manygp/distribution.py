@@ -35,11 +35,6 @@ class Tail(NamedTuple):
     scale: float = 1.0
 
 
-def unit_variance(dof: float) -> Tail:
-    """The tail of some degrees of freedom, more than 2, whose variance is that of the std."""
-    return Tail(dof, 1.0 if np.isinf(dof) else float(np.sqrt((dof - 2) / dof)))
-
-
 def student_nll(z: Array, dof: float, scale: float) -> Array:
     """Negative log density of errors z, in units of the std, with respect to z: (N,)."""
     return -_log_density(z / scale, dof) + np.log(scale)
