@@ -88,6 +88,17 @@ def test_the_pair_that_matters_comes_first():
     assert paired.mean_square < 0.1 * additive.mean_square
 
 
+
+def test_pairs_pay_for_rows_that_have_not_chosen_them_or_are_no_part_of_it():
+    rng = np.random.default_rng(0)
+    Z = 20 * rng.random((1200, 10)) - 10  # as Ackley's, whose pairs promise too much
+    y = -20 * np.exp(-0.2 * np.sqrt((Z**2).mean(axis=1))) + 0.5 * rng.normal(size=1200)
+    additive = ridge.fit_splines(Z, y[:, None])
+    lured = ridge._with_pairs(additive, Z, y[:, None], 400)
+    assert lured.mean_square < 0.99 * additive.mean_square
+    assert ridge.fit_pairs(additive, Z, y[:, None]) is additive
+
+
 def without_row(fitted, row):
     """The model whose trend and experts are fitted again without a row, kernels apart."""
     committee, model = fitted.model_.committee, fitted.model_.committee.trend.model
