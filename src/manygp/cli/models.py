@@ -20,15 +20,17 @@ from manygp.cli.options import (
     NEW_FILE,
     File,
     as_json,
+    columns_option,
     coverage_option,
     data_file,
     decimal_option,
+    drop_option,
     missing_option,
+    names_option,
     naming,
     print_scores,
     read_kernel,
     read_levels,
-    read_names,
     report_option,
     require_place,
     say,
@@ -55,12 +57,11 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 @click.command()
 @click.argument("data", type=DATA)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
-@click.option("-o", "--output", type=NEW_FILE, required=True, help="Model file to write.")
-@click.option(
-    "--column", "columns", multiple=True, help="Learn from this column; repeat it for others "
-    "[default: all but the target].",
+@click.option("-o", "--output", type=NEW_FILE, default=None,
+    help="Model file to write [default: that of DATA with .manygp at its end, in this folder].",
 )  # fmt: skip
-@click.option("--drop", multiple=True, help="Do not learn from this column; may be repeated.")
+@columns_option
+@drop_option
 @click.option("--encode", is_flag=True, hidden=True, expose_value=False, help="Always so now.")
 @decimal_option
 @missing_option
@@ -140,7 +141,7 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 def fit(
     data: Path,
     target: str,
-    output: Path,
+    output: Path | None,
     columns: tuple[str, ...],
     drop: tuple[str, ...],
     decimal: str,
@@ -163,8 +164,8 @@ def fit(
     """Learn a column of a table from the others.
 
     \b
-    manygp fit train.csv --target price -o price.manygp
-    manygp fit train.parquet --target price --drop id -o price.manygp
+    manygp fit train.csv --target price
+    manygp fit train.parquet --target price --drop id,name -o price.manygp
     manygp fit train.csv --target price -o price.manygp --checkpoint night
     manygp fit folder --target price -o price.manygp --work-dir night
 
@@ -173,6 +174,7 @@ def fit(
     left out. The scores that it prints are those of training rows that were left out. Parquet of
     more than a million rows of numbers is not read into memory as a whole.
     """  # fmt: skip
+    output = _new_model(data) if output is None else output
     require_place(output, data)
     if report is not None:
         require_place(report, data, output)
@@ -224,6 +226,17 @@ def fit(
         click.echo(json.dumps(facts))
     else:
         _tell(facts)
+
+
+def _new_model(data: Path) -> Path:
+    """Where the model of a table goes that no option names: to no place that is taken."""
+    if str(data) == "-":
+        raise click.UsageError("a model of standard input has no name; pass -o MODEL")
+    name = data.resolve().name.removesuffix(".gz")
+    output = Path(name).with_suffix(".manygp")
+    if output.exists():
+        raise ValueError(f"{output} is there already; pass -o {output} to replace it")
+    return output
 
 
 def _left_out_rows(n: int, target: str) -> str:
@@ -330,8 +343,7 @@ def _facts(
     metavar="LEVELS",
     help="Quantiles to add, such as 0.05,0.5,0.95.",
 )
-@click.option("--keep", callback=read_names, default=None, metavar="COLUMNS",
-    help="Columns of DATA to copy to the answers, such as id,name.")  # fmt: skip
+@names_option("--keep", help="Columns of DATA to copy to the answers, such as id,name.")
 @click.option("--digits", type=click.IntRange(1, 17), default=None,
     help="Significant digits to write [default: all].")  # fmt: skip
 @decimal_option
@@ -531,11 +543,8 @@ def evaluate(
 @click.command()
 @click.argument("data", type=DATA)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
-@click.option(
-    "--column", "columns", multiple=True, help="Learn from this column; repeat it for others "
-    "[default: all but the target].",
-)  # fmt: skip
-@click.option("--drop", multiple=True, help="Do not learn from this column; may be repeated.")
+@columns_option
+@drop_option
 @decimal_option
 @missing_option
 @as_json
