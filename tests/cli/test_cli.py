@@ -299,8 +299,8 @@ def test_fit_in_json_has_the_same_keys_always(made, tmp_path):
 def test_info_tells_what_a_file_holds(made):
     facts = json.loads(run("info", made / "default.manygp", "--json").stdout)
     assert list(facts) == [
-        "model", "bytes", "schema", "manygp", "rows", "target", "columns", "experts", "nearest",
-        "kernel", "chosen", "parameters",
+        "model", "bytes", "schema", "manygp", "rows", "target", "columns", "features", "experts",
+        "trend", "nearest", "kernel", "chosen", "parameters",
     ]  # fmt: skip
     assert facts["bytes"] == (made / "default.manygp").stat().st_size
     assert (facts["rows"], facts["experts"]) == (300, 3)
@@ -428,7 +428,8 @@ def encoded(tmp_path_factory):
 def test_categories_and_dates_are_encoded(encoded):
     week = ["day (week, sin)", "day (week, cos)"]
     names = ["a", "colour=blue", "colour=green", "colour=red", "day", *week]
-    assert json.loads(run("info", encoded / "m", "--json").stdout)["columns"] == names
+    facts = json.loads(run("info", encoded / "m", "--json").stdout)
+    assert (facts["columns"], facts["features"]) == (["a", "colour", "day"], names)
     model = manygp.load(encoded / "m")
     assert model.feature_names_in_.tolist() == ["a", "colour", "day"]
     pandas = pytest.importorskip("pandas")
@@ -1214,6 +1215,7 @@ def test_a_file_with_the_encoding_of_the_command_line_of_0_1_still_predicts(enco
         arrays,
     )
     run("verify", tmp_path / "old")
+    assert "columns     5: a, colour, day, week, again" in run("info", tmp_path / "old").stdout
     new = tmp_path / "new.csv"
     week = 2 * np.pi * 19733 / 7
     new.write_text(

@@ -58,7 +58,7 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 @click.argument("data", type=DATA)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
 @click.option("-o", "--output", type=NEW_FILE, default=None,
-    help="Model file to write [default: that of DATA with .manygp at its end, in this folder].",
+    help="Model file to write [default: the name of DATA, ending in .manygp, in this folder].",
 )  # fmt: skip
 @columns_option
 @drop_option
@@ -251,11 +251,19 @@ def _write_report(model: FittedModel, report: Path, name: str) -> None:
         write_report(model, report, name=name)
 
 
+# What trends are called, where their own names say too little.
+TREND_WORDS = {"pairs": "additive and pairwise"}
+
+
 def _tell(facts: dict[str, Any]) -> None:
     """Say what was fitted, and how good it is."""
     counts = {"row": facts["rows"], "column": len(facts["columns"]), "expert": facts["experts"]}
     sizes = ", ".join(counted(number, what) for what, number in counts.items())
-    trend = "" if facts["trend"] is None else f", {facts['trend']} trend"
+    trend = (
+        ""
+        if facts["trend"] is None
+        else f", {TREND_WORDS.get(facts['trend'], facts['trend'])} trend"
+    )
     say(f"{facts['model']}: {sizes}{trend}, {duration(facts['seconds'])}")
     scores = dict(facts["left_out"])
     n_left_out = counted(scores.pop("rows"), "training row")
@@ -322,7 +330,7 @@ def _facts(
     return {
         "model": str(output),
         "rows": len(model.training_rows()[1]),
-        "columns": list(model.names or ()),
+        "columns": list(model.encoder.column_names if model.encoder else model.names or ()),
         "experts": len(model.committee),
         "trend": trend_name(model),
         "seconds": round(seconds, 3),
