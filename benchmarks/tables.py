@@ -6,10 +6,14 @@
 It needs diamonds.csv.gz and flights.parquet in the folder that MANYGP_DATA names (see
 manygp.datasets), and pandas. LightGBM is left out where it is not installed.
 
-A fifth of the rows, drawn with a fixed seed, is the test. `manygp fit` and `manygp evaluate` run
-as somebody would type them. The trees get the same columns: text as categories, and times as
-numbers. Their std is the root mean square error of a fifth of the training rows that was left
-out, and their intervals are conformal on that fifth; they are then fitted to all training rows.
+A fifth of the rows, drawn with a fixed seed, is the test. `manygp fit` and `manygp predict` run as
+somebody would type them. The first CRPS is that of a normal distribution with the predicted mean
+and std, as `manygp evaluate` prints it; the second, of manygp alone, is that of the predicted
+distribution, which quantiles follow.
+
+The trees get the same columns: text as categories, and times as numbers. Their std is the root
+mean square error of a fifth of the training rows that was left out, and their intervals are
+conformal on that fifth; they are then fitted to all training rows.
 """
 
 from __future__ import annotations
@@ -26,8 +30,10 @@ import numpy as np
 import pandas
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import KFold
 from sklearn.preprocessing import TargetEncoder
 
+import manygp
 from manygp import metrics
 from manygp.datasets.files import file_without_download
 from manygp.datasets.table_files import TABLE_FILES
@@ -47,10 +53,13 @@ class Score(NamedTuple):
     crps: float
     coverage: float
     seconds: float
+    crps_of_distribution: float | None = None
 
     def __str__(self) -> str:
+        second = self.crps_of_distribution
         return (
-            f"RMSE {self.rmse:.4g}, CRPS {self.crps:.4g}, {LEVEL:.0%} intervals hold "
+            f"RMSE {self.rmse:.2f}, CRPS {self.crps:.2f}"
+            f"{'' if second is None else f' ({second:.2f})'}, {LEVEL:.0%} intervals hold "
             f"{self.coverage:.1%}, {self.seconds:.0f} s to fit"
         )
 
@@ -65,31 +74,39 @@ def split(name: str) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     return table[~test], table[test]
 
 
-def manygp(name: str, train: pandas.DataFrame, test: pandas.DataFrame) -> Score:
-    """Two commands; seconds are those of the whole first one."""
+def committee(name: str, train: pandas.DataFrame, test: pandas.DataFrame) -> Score:
+    """Two commands of manygp; seconds are those of the whole first one."""
+    target = TABLE_FILES[name].target
     with tempfile.TemporaryDirectory() as folder:
-        ending = "".join(Path(TABLE_FILES[name].file_name).suffixes[:1])
-        files = Path(folder) / f"train{ending}", Path(folder) / f"test{ending}"
-        for path, rows in zip(files, (train, test), strict=True):
-            if ending == ".csv":
-                rows.to_csv(path, index=False)
-            else:
-                rows.to_parquet(path, index=False)
+        ending = Path(TABLE_FILES[name].file_name).suffixes[0]
+        for rows, stem in ((train, "train"), (test, "test")):
+            path = Path(folder) / f"{stem}{ending}"
+            write = rows.to_csv if ending == ".csv" else rows.to_parquet
+            write(path, index=False)
         drop = ["--drop", ",".join(LEAKS[name])] if LEAKS[name] else []
         start = perf_counter()
-        fitted = run(folder, "fit", files[0].name, "--target", TABLE_FILES[name].target, *drop)
+        fitted = run(folder, "fit", f"train{ending}", "--target", target, *drop, "--json")
         seconds = perf_counter() - start
-        found = run(folder, "evaluate", "train.manygp", files[1].name)
-    print(f"  manygp took the trend {fitted['trend']!r}")
-    return Score(found["rmse"], found["crps"], found["coverage"], seconds)
+        run(folder, "predict", "train.manygp", f"test{ending}", "-o", "answers.csv")
+        found = pandas.read_csv(Path(folder) / "answers.csv")
+        model = manygp.load(Path(folder) / "train.manygp").model_
+        dist = model.distribution_of(found["mean"].to_numpy(), found["std"].to_numpy())
+    print(f"  manygp took the trend {json.loads(fitted)['trend']!r}")
+    y = test[target].to_numpy(float)
+    return Score(
+        metrics.rmse(y, found["mean"]),
+        metrics.crps(y, found["mean"], found["std"]),
+        float(np.mean((found["lower"] <= y) & (y <= found["upper"]))),
+        seconds,
+        metrics.crps(y, dist),
+    )
 
 
-def run(folder: str, *arguments: str) -> dict[str, Any]:
-    """What a command of manygp prints for a machine."""
-    command = [sys.executable, "-m", "manygp.cli", *arguments, "--json"]
-    done = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def run(folder: str, *arguments: str) -> str:
+    """What a command of manygp prints."""
+    command = [sys.executable, "-m", "manygp.cli", *arguments]
+    done = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
 
 
 def trees(model: Any, rows: list[pandas.DataFrame], y: np.ndarray, y_test: np.ndarray) -> Score:
@@ -131,7 +148,8 @@ def with_means(rows: list[pandas.DataFrame], words: list[str], y: np.ndarray) ->
     many = [word for word in words if len(rows[0][word].cat.categories) > MOST_CATEGORIES]
     if not many:
         return
-    encoder = TargetEncoder(target_type="continuous", random_state=SEED)
+    folds = KFold(5, shuffle=True, random_state=SEED)
+    encoder = TargetEncoder(target_type="continuous", cv=folds)
     texts = [one[many].astype(str) for one in rows]
     found = encoder.fit_transform(texts[0], y), encoder.transform(texts[1])
     rows[:] = [
@@ -161,7 +179,7 @@ def compare(name: str) -> None:
         said = ", ".join(f"{key}={value}" for key, value in more.items()) or "defaults"
         score = trees(model, rows, y, y_test)
         print(f"  scikit-learn's boosting ({said}): {score}", flush=True)
-    print(f"  manygp: {manygp(name, train, test)}", flush=True)
+    print(f"  manygp: {committee(name, train, test)}", flush=True)
 
 
 if __name__ == "__main__":
