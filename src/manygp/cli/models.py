@@ -276,7 +276,7 @@ def _fitted(
     """The model of a table, with what is needed to read other tables like it."""
     estimator.set_params(verbose=sys.stderr.isatty())
     estimator.fit(table.rows, table.y, alpha=table.noise, checkpoint=checkpoint)
-    model = estimator.model_
+    model = estimator.model_.ready_for_intervals()
     # Noise of training rows is kept with these; an encoder, as it was fitted.
     settings = replace(model.settings, verbose=False, alpha=0.0, columns="auto")
     return replace(
