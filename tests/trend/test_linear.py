@@ -205,6 +205,14 @@ def test_relevance_finds_the_columns_that_matter():
     assert [line[:2] for line in str(found).splitlines()[1:3]] == ["x0", "x1"]
 
 
+def test_shares_of_columns_that_go_together_sum_to_what_is_explained():
+    twin = X[:, :1] + 0.01 * np.random.default_rng(3).normal(size=(150, 1))
+    fitted = model(trend="linear", normalize_y=False).fit(np.column_stack([X, twin]), 7 * Y)
+    found, rest = fitted.relevance(), 7 * Y - fitted.loo_predict()[0]
+    assert found.total.sum() == pytest.approx(1 - np.mean(rest**2) / np.var(7 * Y))
+    assert found.total.min() >= 0
+
+
 def test_the_display_draws_the_components(tmp_path):
     import matplotlib
 
