@@ -88,7 +88,6 @@ def test_the_pair_that_matters_comes_first():
     assert paired.mean_square < 0.1 * additive.mean_square
 
 
-
 def test_pairs_pay_for_rows_that_have_not_chosen_them_or_are_no_part_of_it():
     rng = np.random.default_rng(0)
     Z = 20 * rng.random((1200, 10)) - 10  # as Ackley's, whose pairs promise too much
