@@ -22,6 +22,7 @@ from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, STRENGTHS, Setting
 from manygp.training import builder, pipeline, search
 from manygp.training.builder import Builder, affordable
 from manygp.training.fitting import Run
+from manygp.training.pipeline import NOISE_FLOOR, has_no_noise
 from manygp.training.recalibration import gains
 from manygp.training.search import prefers
 from models import FIXED, answers_at, assert_sound, choosing
@@ -677,7 +678,8 @@ def test_of_two_kernels_the_one_that_predicts_better_is_preferred():
     near.kernel = split_noise(Constant(1.0) * Matern((1.0, 1.0)) + White(0.1))
     space = Settings(overlap=0).search_space
     for first, second, expected in ((far, near, True), (near, far, False), (near, near, False)):
-        better, alternatives = prefers(first, second, space, np.random.default_rng(0))
+        names = ("kernel", "far", "near")
+        better, alternatives = prefers(first, second, space, np.random.default_rng(0), names)
         assert better is expected
         assert [one.chosen for one in alternatives] == [not expected, expected]
 
@@ -693,6 +695,23 @@ def test_from_two_blocks_of_rows_on_there_is_a_second_kernel(monkeypatch, seed):
     assert (shared.kernel_ == fitted.kernel_) == kernels[0].chosen
     monkeypatch.setattr(pipeline, "SHARED_ROWS", 76)
     assert alternatives(model(overlap=0).fit(X, y).calibration_report_, "kernel") == []
+
+
+def test_where_the_likelihood_chooses_no_noise_some_is_tried(monkeypatch):
+    monkeypatch.setattr(pipeline, "SHARED_ROWS", 75)
+    monkeypatch.setattr(pipeline, "has_no_noise", lambda kernel: True)
+    fitted = model(overlap=0).fit(X, y)
+    free, floor = alternatives(fitted.calibration_report_, "noise")
+    assert (free.value, floor.value) == ("free", "floor")
+    assert free.chosen != floor.chosen
+    assert floor.chosen == (fitted.model_.kernel.noise.variance_bounds[0] == NOISE_FLOOR)
+
+
+def test_a_kernel_without_noise_is_told_from_one_with_some():
+    bounds = (1e-6, 10.0)
+    for variance, expected in ((1e-6, True), (5e-6, True), (1e-3, False)):
+        assert has_no_noise(split_noise(Matern((1.0,)) + White(variance, bounds))) is expected
+    assert not has_no_noise(split_noise(Matern((1.0,)) + White(1e-9, "fixed")))
 
 
 def test_what_is_given_as_hyperparameters_has_no_second_kernel(monkeypatch):

@@ -32,13 +32,17 @@ from manygp.training.fitting import (
     random_blocks,
     starts_of,
 )
-from manygp.training.repeats import Repeats, find_repeats, with_noise_floor
+from manygp.training.repeats import Repeats, find_repeats, with_noise_floor, with_noise_of
 from manygp.training.search import prefers, select
 from manygp.training.single import Selection, or_structured
 from manygp.training.trends import Prospect, choose, offers, start_kernel
 
 # Part of the time that is left which may be spent on the choice of a trend.
 TREND_SHARE = 0.25
+# A kernel whose noise is at most this multiple of the least that its bounds allow has none; one
+# that has at least this share of the variance is then tried.
+NO_NOISE = 10.0
+NOISE_FLOOR = 0.01
 
 
 class Prepared(NamedTuple):
@@ -320,10 +324,11 @@ class _Context(NamedTuple):
 def _best_builder(
     context: _Context, start: NoisyKernel, deadline: float
 ) -> tuple[Builder, list[Alternative]]:
-    """The builder with the better of two shared kernels, and how they were compared.
+    """The builder with the best shared kernel, and how kernels were compared.
 
     The first is of random rows, the second of rows near each other. Parts are made in the metric
-    of the shared kernel, if there is one.
+    of the shared kernel, if there is one. Where the likelihood chooses no noise at all, which near
+    rows with different targets can bring about, a kernel with some noise is tried as well.
     """
     (n, d), rows, rng = context.data.X.shape, context.plan.shared_rows, context.rng
     shared = context.n_parts > 1 and context.space.shrinkages[0] != 0.0
@@ -344,10 +349,24 @@ def _best_builder(
     context.run.progress.begin("near kernel")
     near = context.shared_kernel(kernel, near_blocks(context.data.X, kernel, rows, rng))
     other = context.builder(near, layout)
-    better, kernels = prefers(builder, other, context.space, rng)
-    if better:
-        builder = context.builder(near, context.layout(metric(near, d)))
-    return builder, kernels
+    better, compared = prefers(builder, other, context.space, rng, ("kernel", "far", "near"))
+    best = other if better else builder
+    if context.space.standard and has_no_noise(best.kernel) and perf_counter() < deadline:
+        (aside,) = rng.spawn(1)  # what is not taken changes nothing
+        noisy = with_noise_of(start, NOISE_FLOOR * context.prospect.mean_square)
+        noisy = context.shared_kernel(noisy, near_blocks(context.data.X, best.kernel, rows, aside))
+        other = context.builder(noisy, layout)
+        better, more = prefers(best, other, context.space, aside, ("noise", "free", "floor"))
+        best, compared = other if better else best, [*compared, *more]
+    if best is not builder:
+        best = context.builder(best.kernel, context.layout(metric(best.kernel, d)))
+    return best, compared
+
+
+def has_no_noise(kernel: NoisyKernel) -> bool:
+    """Whether its noise is next to the least that its bounds allow."""
+    bounds = kernel.noise.bounds
+    return len(bounds) == 1 and bool(np.log(kernel.noise_variance / NO_NOISE) <= bounds[0, 0])
 
 
 def check_parts(parts: list[IndexArray], n: int) -> None:

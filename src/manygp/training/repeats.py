@@ -82,9 +82,14 @@ def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
 
 def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
     """The kernel whose noise is at least what repeated rows speak of."""
+    return with_noise_of(kernel, repeats.noise_floor) if repeats.tell_noise else kernel
+
+
+def with_noise_of(kernel: NoisyKernel, least: float) -> NoisyKernel:
+    """The kernel whose noise variance is at least a number, if it is free."""
     noise = kernel.noise
-    if not repeats.tell_noise or isinstance(noise.variance_bounds, str):
+    if isinstance(noise.variance_bounds, str):
         return kernel
-    low, high = (max(float(one), repeats.noise_floor) for one in noise.variance_bounds)  # type: ignore[arg-type]
+    low, high = (max(float(one), least) for one in noise.variance_bounds)  # type: ignore[arg-type]
     variance = float(np.clip(noise.variance, low, high))
     return NoisyKernel(kernel.signal, White(variance, (low, high)))

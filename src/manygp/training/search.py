@@ -84,16 +84,23 @@ class Scores(NamedTuple):
 
 
 def prefers(
-    first: Builder, second: Builder, space: SearchSpace, rng: np.random.Generator
+    first: Builder,
+    second: Builder,
+    space: SearchSpace,
+    rng: np.random.Generator,
+    names: tuple[str, str, str],
 ) -> tuple[bool, list[Alternative]]:
-    """Whether the second of two builders, with the same parts, has the better shared kernel."""
+    """Whether the second of two builders, with the same parts, has the better shared kernel.
+
+    `names` are what is compared, and what the report calls the first and the second.
+    """
     left_out = choose_left_out(first, rng)
     candidate = Candidate(np.inf, space.overlaps[0])
     nll = [score(one, space, left_out, candidate).best_nll for one in (first, second)]
     better = gains(nll[0], nll[1])
     return better, [
-        Alternative("kernel", name, float(one.mean()), chosen)
-        for name, one, chosen in zip(("far", "near"), nll, (not better, better), strict=True)
+        Alternative(names[0], name, float(one.mean()), chosen)
+        for name, one, chosen in zip(names[1:], nll, (not better, better), strict=True)
     ]
 
 
