@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-ray = pytest.importorskip("ray")
-
 from large import bytes_of, lower_limits, make_rows, model, write
 from manygp.outofcore.files import Source
 from manygp.tables.training_rows import Chosen
+
+ray = pytest.importorskip("ray")
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 
