@@ -3,7 +3,7 @@ PYTHON ?= python3
 RESULTS ?= speed-results
 BIN := .venv/bin
 
-.PHONY: demo test test-slow test-dask test-clients sklearn-suite paper bench lint figures clean
+.PHONY: demo test test-slow test-dask test-ray test-clients sklearn-suite paper bench lint figures clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
 	$(BIN)/python -m manygp.experiments.demo demo
@@ -23,6 +23,9 @@ sklearn-suite: .venv/.test ## scikit-learn's own tests of its GaussianProcessReg
 test-dask: .venv-dask/.installed ## those on a Dask cluster, in an environment of its own; ARGS="-m slow"
 	.venv-dask/bin/python -m pytest -n0 tests/test_dask.py tests/test_dask_faults.py $(ARGS)
 
+test-ray: .venv-ray/.installed ## the engine on Ray of docs/scale.md, in an environment of its own
+	.venv-ray/bin/python -m pytest -n0 tests/test_ray.py
+
 paper: .venv/.cli ## every table and figure of the paper; resumes where it stopped
 	$(BIN)/manygp bench paper --results paper-results $(ARGS)
 
@@ -40,7 +43,7 @@ figures: .venv/.plot ## draw the figures of README and docs again
 	$(BIN)/python -m manygp.experiments.demo docs/images
 
 clean:
-	rm -rf .venv .venv-bench .venv-clients .venv-dask demo dist
+	rm -rf .venv .venv-bench .venv-clients .venv-dask .venv-ray demo dist
 
 .venv/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -61,4 +64,9 @@ clean:
 .venv-dask/.installed: pyproject.toml
 	test -x .venv-dask/bin/python || $(PYTHON) -m venv .venv-dask
 	.venv-dask/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dask,test]"
+	touch $@
+
+.venv-ray/.installed: pyproject.toml
+	test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -e ".[parquet,test]" ray
 	touch $@

@@ -2,7 +2,7 @@
 
 Seconds are those of a clock, and those of processors, which other work does not change as much.
 
-    python benchmarks/large.py [rows] [folder] [trend]
+    python benchmarks/large.py ROWS FOLDER [--trend TREND] [--until STAGE] [--queries N]
 
 The rows are written to the folder first, if they are not there (extra `parquet`). With fewer rows
 than are read into memory as a rule, the stages are run all the same, to learn what they cost.
@@ -10,11 +10,12 @@ than are read into memory as a rule, the stages are run all the same, to learn w
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
@@ -23,29 +24,45 @@ from manygp.experiments.speed import peak_megabytes, synthetic
 from manygp.metrics import nll, rmse
 from manygp.outofcore import training
 from manygp.outofcore.engine import LocalEngine
+from manygp.runtime import progress
 
-# Rows that are made at a time, and test rows.
+# Rows that are made at a time.
 CHUNK = 1_000_000
-N_QUERIES = 1_000_000
 BEGIN = process_time()
+
+
+class Phases(progress.Progress):
+    """Says when the driver begins a phase, in seconds of its own processors."""
+
+    def begin(self, phase: str) -> None:
+        """Begin a phase."""
+        print(f"{phase}: begins after {process_time() - BEGIN:.1f} s of the driver", flush=True)
+
+
+class EnoughError(Exception):
+    """The last stage that was asked for is done."""
 
 
 class TimedEngine(LocalEngine):
     """The cores of this machine, and what their time was spent on."""
 
+    until: str | None = None
+
     def map(
         self, function: Callable[[Any], Any], tasks: Sequence[Any], stage: str
     ) -> Iterator[Any]:
         """The results of all tasks."""
-        begin, used, own = perf_counter(), 0.0, process_time()
+        begin, used = perf_counter(), 0.0
         for seconds, result in super().map(Measured(function), tasks, stage):
             used += seconds
             yield result
         print(
-            f"{function.__name__}: {len(tasks)} tasks, {perf_counter() - begin:.1f} s, of "
-            f"processors {used:.1f} s; {own - BEGIN:.1f} s of the driver's before",
+            f"  {function.__name__}: {len(tasks)} tasks, {perf_counter() - begin:.1f} s, of "
+            f"processors {used:.1f} s",
             flush=True,
         )
+        if function.__name__ == self.until:
+            raise EnoughError
 
 
 class Measured(NamedTuple):
@@ -83,41 +100,57 @@ def write_rows(path: Path, n: int) -> None:
         writer.close()
 
 
-def fit_and_predict(path: Path, n: int, trend: str) -> None:
-    """Fit the rows of a file, and predict others."""
+def fit_and_predict(given: argparse.Namespace) -> None:
+    """Fit the rows of a file, up to some stage or all, and predict others."""
+    path, n, n_queries = given.file, given.rows, given.queries
     training.MEMORY_ROWS = min(training.MEMORY_ROWS, n // 2)
+    progress.SILENT, TimedEngine.until = Phases(), given.until
     begin = perf_counter()
-    model = Timed(n_jobs=-1, random_state=0, verbose=True, trend=trend).fit(path, target="y")
+    model = Timed(n_jobs=-1, random_state=0, trend=given.trend)
+    try:
+        with TemporaryDirectory(dir=path.parent) as work:
+            model.fit(path, target="y", work_dir=work)
+    except EnoughError:
+        print(f"{perf_counter() - begin:.0f} s, peak {peak_megabytes() / 1000:.2f} GB")
+        return
     fitted = perf_counter()
     used = process_time()
     print(f"{n} rows: fit {fitted - begin:.0f} s, {used - BEGIN:.1f} s of the driver", flush=True)
     print(model.calibration_report_)
     import pyarrow
 
-    X, y = synthetic(N_QUERIES, 1)
-
+    X, y = synthetic(n_queries, 1)
     table = pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
-    asked = perf_counter()
+    asked, used = perf_counter(), process_time()
     mean, std = model.predict(table, return_std=True)
     answered = perf_counter()
     print(f"predict: {process_time() - used:.1f} s of processors")
     print(
-        f"{n} rows: fit {fitted - begin:.0f} s, predict {N_QUERIES} rows "
+        f"{n} rows: fit {fitted - begin:.0f} s, predict {n_queries} rows "
         f"{answered - asked:.1f} s, peak {peak_megabytes() / 1000:.2f} GB with its workers, "
         f"RMSE {rmse(y, mean):.4f}, NLL {nll(y, mean, std):.4f}",
         flush=True,
     )
 
 
+def main() -> None:
+    """Write the rows, and measure in another process, so that memory is that of the fit."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--trend", default="auto")
+    parser.add_argument("--until", help="the last stage: scan, sort or arrange")
+    parser.add_argument("--queries", type=int, default=1_000_000)
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.file is not None:
+        fit_and_predict(given)
+        return
+    data = given.folder / f"rows-{given.rows}.parquet"
+    if not data.exists():
+        write_rows(data, given.rows)
+    subprocess.run([sys.executable, *sys.argv, "--file", str(data)], check=True)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) == 5:
-        fit_and_predict(Path(sys.argv[2]), int(sys.argv[1]), sys.argv[3])
-    else:
-        n_rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
-        folder = Path(sys.argv[2] if len(sys.argv) > 2 else mkdtemp())
-        data = folder / f"rows-{n_rows}.parquet"
-        if not data.exists():
-            write_rows(data, n_rows)
-        trend_name = sys.argv[3] if len(sys.argv) > 3 else "auto"
-        command = [sys.executable, __file__, str(n_rows), str(data), trend_name, "fit"]
-        subprocess.run(command, check=True)
+    main()

@@ -12,7 +12,7 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.covariance import between_experts
 from manygp.committee.layout import Layout
-from manygp.committee.lazy import LazyExperts
+from manygp.committee.lazy import LazyExperts, LazyFits
 from manygp.gp.expert import (
     Expert,
     Prediction,
@@ -33,10 +33,10 @@ CHUNK_ROWS = 512
 # Numbers in the arrays of one block of rows, and rows of a block, at most.
 BLOCK_NUMBERS = 2**21
 BLOCK_ROWS = 2**18
-# Where factors are built when they are needed, a block has this number of rows for each expert, if
-# that is not too many: else they would be built again for each block.
-EXPERT_ROWS = 16
-MOST_BLOCK_ROWS = 2**20
+# Where factors are built when they are needed, they would be built again for each block: a block
+# then has this number of rows for each expert, as far as arrays of this many numbers hold.
+EXPERT_ROWS = 64
+MOST_BLOCK_NUMBERS = 2**23
 # Numbers that a trend needs for a row, about.
 TREND_NUMBERS = 2**9
 # A query of at most this number of rows is small: it needs no threads, and rows are filled up to
@@ -179,16 +179,16 @@ class Committee:
         prior_mean = np.empty((len(seats), each, n_targets))
         mean = np.empty((n_targets, len(seats), n))
         found = _Arrays(mean, variance, prior_variance, prior_mean)
-        scratch = _Scratch()
+        noise, scratch = np.empty(len(self.experts)), _Scratch()
 
         def predict(task: Task) -> None:
             m, seat, rows = task
-            answer = self._answer(self.experts[m], asked.some(rows), scratch.work)
-            found.fill(seat, rows, answer)
+            expert = self.experts[m]
+            noise[m] = expert.noise_variance
+            found.fill(seat, rows, self._answer(expert, asked.some(rows), scratch.work))
 
         for _ in parallel_map(predict, self._tasks(near, n)):
             pass
-        noise = self._noise_variances(seats)
         covariance = None
         if query.covariances:
             everyone = np.broadcast_to(seats, (len(seats), n))
@@ -201,7 +201,7 @@ class Committee:
                 mean[t],
                 variance,
                 prior_variance,
-                noise,
+                noise[seats],
                 prior_mean[..., t],
                 covariance,
                 central[t],
@@ -209,13 +209,6 @@ class Committee:
             )
             for t in range(n_targets)
         ]
-
-    def _noise_variances(self, seats: IndexArray) -> Array:
-        """The noise variances of experts, in the shape of their places."""
-        found = np.empty(len(self.experts))
-        for m in np.flatnonzero(np.bincount(seats.ravel())).tolist():
-            found[m] = self.experts[m].noise_variance
-        return found[seats]
 
     def _asked(self, query: Query, parallel_map: Callable[..., Iterable[Any]]) -> _Asked:
         """The rows of a query, and what the trend says about them."""
@@ -234,7 +227,8 @@ class Committee:
             width = max(width, TREND_NUMBERS)
         size = int(np.clip(BLOCK_NUMBERS // width // TILE * TILE, TILE, BLOCK_ROWS))
         if isinstance(self.experts, LazyExperts) and width == query.nearest:
-            size = max(size, min(MOST_BLOCK_ROWS, EXPERT_ROWS * len(self) // TILE * TILE))
+            most = min(MOST_BLOCK_NUMBERS // width, EXPERT_ROWS * len(self))
+            size = max(size, most // TILE * TILE)
         return size
 
     def _answer(self, expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
@@ -415,7 +409,7 @@ def assemble(
 def assemble_later(
     data: TrainingData,
     layout: Layout,
-    fits: Sequence[KernelFit],
+    fits: LazyFits,
     neighbours: Sequence[IndexArray],
     communication: tuple[IndexArray, KernelFit] | None,
 ) -> Committee:

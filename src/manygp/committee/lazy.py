@@ -65,6 +65,12 @@ class LazyFits(Sequence[KernelFit]):
         same = len(values) > 0 and bool(np.all(values == values[0]))
         self._shared = kernel.with_values(values[0].tolist()) if same else None
 
+    @classmethod
+    def of(cls, fits: Sequence[KernelFit]) -> LazyFits:
+        """The numbers of fits, whose kernels have one form."""
+        values = np.array([one.kernel.values for one in fits])
+        return cls(fits[0].kernel, values, np.array([one.n_evaluations for one in fits]))
+
     def at(self, places: IndexArray) -> LazyFits:
         """The kernels at some places."""
         return LazyFits(self.kernel, self.values[places], self.counts[places])
@@ -87,7 +93,7 @@ class LazyExperts(Sequence[Expert]):
     parts : sequence of index arrays
     neighbours : sequence of index arrays
         Rows of others that the expert of each part knows as well.
-    fits : sequence of KernelFit
+    fits : LazyFits
     sizes : ndarray of shape (M,)
         How many rows each expert knows.
     """
@@ -97,7 +103,7 @@ class LazyExperts(Sequence[Expert]):
         data: TrainingData,
         parts: Sequence[IndexArray],
         neighbours: Sequence[IndexArray],
-        fits: Sequence[KernelFit],
+        fits: LazyFits,
         sizes: AnyArray,
     ) -> None:
         self.data, self.parts, self.neighbours = data, parts, neighbours

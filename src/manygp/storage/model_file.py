@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from numbers import Integral
 from os import PathLike
@@ -21,8 +21,7 @@ from manygp.committee.committee import CHUNK_ROWS, Committee, assemble_later
 from manygp.committee.layout import Layout
 from manygp.committee.lazy import LazyExperts, LazyFits
 from manygp.findings import Alternative, CalibrationReport, Plan
-from manygp.gp.expert import SINGLE_ROWS, Expert
-from manygp.gp.factors import Factor
+from manygp.gp.expert import SINGLE_ROWS
 from manygp.gp.likelihood import L_BFGS, KernelFit, TrainingData
 from manygp.kernels.base import Kernel, NoisyKernel, Sum, scratch_arrays, split_noise
 from manygp.kernels.mixed import MixedKernel
@@ -114,12 +113,11 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
 def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     committee = model.committee
     data, experts = committee.training_data(), committee.experts
-    fits: Sequence[KernelFit | Expert]
     if isinstance(experts, LazyExperts):
-        fits, own = experts.fits, list(experts.parts)
-        neighbours = list(experts.neighbours)
+        fits, own, neighbours = experts.fits, list(experts.parts), list(experts.neighbours)
     else:
-        fits, own = experts, [expert.indices for expert in experts]
+        fits = LazyFits.of([KernelFit(one.kernel, one.n_evaluations) for one in experts])
+        own = [expert.indices for expert in experts]
         neighbours = [expert.neighbours for expert in experts]
     arrays: dict[str, AnyArray] = {
         "X": data.X,
@@ -130,8 +128,8 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
         "y_shift": model.y_scaling.shift,
         "y_half_scale": model.y_scaling.half_scale,
         "metric": committee.layout.metric,
-        "hyperparameters": np.array([one.kernel.values for one in fits]),
-        "evaluations": _integers([one.n_evaluations for one in fits]),
+        "hyperparameters": fits.values,
+        "evaluations": _integers(fits.counts),
         "own": _integers(np.concatenate(own)),
         "own_sizes": _integers([len(rows) for rows in own]),
         "neighbours": _integers(np.concatenate(neighbours)),
@@ -225,12 +223,12 @@ def _assembled(described: dict[str, Any], parts: _Parts) -> Committee:
     scaling = described["y_scaling"]
     ends = np.array([data.Y.min(axis=0), data.Y.max(axis=0)])
     numbers = [layout.centres, ends * scaling.half_scale + scaling.shift / 2]
-    members = [*committee.experts, *([committee.communication] if committee.communication else [])]
-    for expert in members:
-        std = np.sqrt(expert.kernel.diag(expert.X))
-        numbers.append(std.max() * scaling.scale)
-        if isinstance(expert.source, Factor):  # those that are built later are checked then
-            numbers += [expert.whitener, expert.coefficients]
+    for rows, fit in zip(layout.parts, parts.fits.at(parts.seats), strict=False):
+        numbers.append(np.sqrt(fit.kernel.diag(data.X[rows]).max()) * scaling.scale)
+    # Factors that are built later are checked then.
+    built = [] if isinstance(committee.experts, LazyExperts) else [*committee.experts]
+    for expert in [*built, *([committee.communication] if committee.communication else [])]:
+        numbers += [expert.whitener, expert.coefficients]
     require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")
     return committee
 
@@ -262,7 +260,7 @@ def _decoded(
     if "order" in arrays:
         order = indices(arrays, "order", 2**31)
         require(len(order) == len(parts.data.X), "its order is not that of its rows")
-        require(len(np.unique(order)) == len(order), "a row of it is there twice")
+        require(np.all(np.diff(np.sort(order)) > 0), "a row of it is there twice")
     columns = _columns(manifest["columns"], parts.data.X.shape[1])
     target, encoder = _table(manifest["table"])
     if encoder is not None:
@@ -392,12 +390,15 @@ def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[list[IndexArray], 
     """The rows of each expert, and those of others that it knows as well."""
     own, neighbours = (_split(arrays, name, n) for name in ("own", "neighbours"))
     require(0 < len(own) == len(neighbours), "its experts differ in number")
+    require(min(map(len, own)) > 0, "an expert of it has no rows")
+    known = [
+        np.repeat(np.arange(len(parts)), [len(rows) for rows in parts]) * n + np.concatenate(parts)
+        for parts in (own, neighbours)
+    ]
+    repeated = np.diff(np.sort(np.concatenate(known))) == 0
+    require(not repeated.any(), "an expert of it knows a row twice")
     seen = np.zeros(n, dtype=bool)
-    for rows, others in zip(own, neighbours, strict=True):
-        require(len(rows) > 0, "an expert of it has no rows")
-        known = np.concatenate([rows, others])
-        require(len(np.unique(known)) == len(known), "an expert of it knows a row twice")
-        seen[rows] = True
+    seen[np.concatenate(own)] = True
     require(seen.all(), "a row of it has no expert")
     return own, neighbours
 
