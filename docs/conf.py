@@ -70,7 +70,6 @@ sphinx_gallery_conf = {
             "*",
         ]
     ),
-    "abort_on_example_error": True,
     "show_memory": False,
     "min_reported_time": 10_000,
     "remove_config_comments": True,

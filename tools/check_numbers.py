@@ -255,9 +255,9 @@ def first() -> str:
     ]
     head = ["", "RMSE", "90% intervals hold", "mean width", "interval score"]
     return (
-        f"*Prices of diamonds, in dollars; {found[0]['n_rows']:,} rows to learn from, nine columns,"
-        " three of them\ncategories; both models with their defaults. The interval score is the "
-        "width, and 20 times what lies\noutside; smaller is better "
+        f"*Prices of diamonds, in dollars; {found[0]['n_rows']:,} rows to learn from, nine "
+        "columns, three of them\ncategories; both models with their defaults. The interval score "
+        "is the width, and 20 times what lies\noutside; smaller is better "
         "(`python benchmarks/first.py`).*\n\n" + table(head, rows)
     )
 
