@@ -91,7 +91,7 @@ html_show_sourcelink = False
 html_copy_source = True
 html_sourcelink_suffix = ""
 html_context = {"default_mode": "auto"}
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "glossary": []}
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
@@ -115,13 +115,16 @@ MOVED = {
     "../benchmarks/speed/tables.md": "tables_speed.md",
     "../benchmarks/paper/tables.md": "tables_paper.md",
     "../benchmarks/paper": "tables_paper.md",
+    "../examples/README.rst": "gallery/index",
 }
+EXAMPLE = re.compile(r"\]\(\.\./examples/(plot_\w+)\.py\)")
 
 
 def on_site(app, docname, source):
-    """Let links to the repository's other Markdown files lead to their pages."""
+    """Let links to other Markdown files and to examples lead to their pages."""
     for path, page in MOVED.items():
         source[0] = re.sub(rf"\]\({re.escape(path)}(#[^)]*)?\)", rf"]({page}\1)", source[0])
+    source[0] = EXAMPLE.sub(r"](gallery/\1)", source[0])
 
 
 def setup(app):

@@ -3,7 +3,7 @@ Beside boosted trees
 ====================
 
 Gradient boosting is what most people take for a table of numbers. It can predict quantiles
-too, one model for each. Here are both on the same 3,000 rows, whose noise grows from left to
+too, one model for each. Here are both on the same 1,500 rows, whose noise grows from left to
 right, and which leave a gap.
 """
 
@@ -26,8 +26,8 @@ def noise(x):
 
 
 rng = np.random.default_rng(1)
-x = rng.uniform(0, 10, size=3600)
-x = x[(x < 4.4) | (x > 6)][:3000]
+x = rng.uniform(0, 10, size=1800)
+x = x[(x < 4.4) | (x > 6)][:1500]
 y = truth(x) + noise(x) * rng.normal(size=len(x))
 
 # %%
@@ -57,7 +57,7 @@ bands = {
 
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
 for ax, (name, (middle, lower, upper)), colour in zip(axes, bands.items(), ("C0", "C1")):
-    ax.plot(x, y, ".", color="0.8", markersize=2.5, rasterized=True)
+    ax.plot(x, y, ".", color="0.8", markersize=3, rasterized=True)
     ax.fill_between(grid[:, 0], lower, upper, color=colour, alpha=0.3, label="90% interval")
     ax.plot(grid, middle, color=colour, linewidth=1.8, label="prediction")
     ax.plot(grid, truth(grid), "k--", linewidth=0.9, label="truth")
@@ -71,7 +71,7 @@ plt.show()
 
 # %%
 # New rows, where there were rows to learn from, and in the gap:
-x_new = rng.uniform(0, 10, size=20_000)
+x_new = rng.uniform(0, 10, size=10_000)
 y_new = truth(x_new) + noise(x_new) * rng.normal(size=len(x_new))
 gap = (x_new > 4.4) & (x_new < 6)
 ends = {

@@ -16,9 +16,9 @@ from manygp import ManyGPRegressor, metrics
 from manygp.display import PITDisplay, ReliabilityDisplay
 
 rng = np.random.default_rng(0)
-X = rng.uniform(-3, 3, size=(4000, 2))
-y = np.sin(X[:, 0]) * X[:, 1] + 0.2 * rng.standard_t(3, size=4000)
-X, X_test, y, y_test = X[:1500], X[1500:], y[:1500], y[1500:]
+X = rng.uniform(-3, 3, size=(3200, 2))
+y = np.sin(X[:, 0]) * X[:, 1] + 0.2 * rng.standard_t(3, size=3200)
+X, X_test, y, y_test = X[:1200], X[1200:], y[:1200], y[1200:]
 
 model = ManyGPRegressor(trend="constant", random_state=0).fit(X, y)
 

@@ -31,13 +31,13 @@ y = height(X) + 0.2 * rng.normal(size=len(X))
 # %%
 # ``time_budget`` is in seconds: ``fit`` measures the machine, and plans what it can do in that
 # time. ``n_jobs=-1`` takes all cores. ``plan_`` tells what was planned.
-model = ManyGPRegressor(time_budget=15, n_jobs=-1, random_state=0).fit(X, y)
+model = ManyGPRegressor(time_budget=10, n_jobs=-1, random_state=0).fit(X, y)
 print(len(model.experts_), "experts;", model.plan_)
 
 # %%
 # Each row is asked of the few experts that are near to it, so a prediction costs the same
 # whatever n is.
-side = np.linspace(0, 4, 150)
+side = np.linspace(0, 4, 100)
 grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 mean, std = model.predict(grid, return_std=True, latent=True)
 
@@ -49,7 +49,7 @@ pictures = {
     "std of the function": (std, "magma"),
 }
 for ax, (title, (values, colours)) in zip(axes, pictures.items()):
-    image = ax.imshow(values.reshape(150, 150), origin="lower", extent=extent, cmap=colours)
+    image = ax.imshow(values.reshape(100, 100), origin="lower", extent=extent, cmap=colours)
     ax.set(title=title)
     figure.colorbar(image, ax=ax, shrink=0.8)
 plt.show()

@@ -92,7 +92,7 @@ print(f"largest difference of means: {difference:.1e}, where y has a std of {wid
 # More rows
 # ---------
 # One GP on n rows takes n³ operations; a committee about n.
-sizes, seconds = (250, 500, 1000, 2000), {"scikit-learn": [], "manygp": []}
+sizes, seconds = (100, 200, 400, 800), {"scikit-learn": [], "manygp": []}
 for n in sizes:
     X = rng.uniform(-3, 3, size=(n, 2))
     y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)

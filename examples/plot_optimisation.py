@@ -24,7 +24,7 @@ optimiser = Optimizer(
     random_state=0,
 )
 values = []
-for _ in range(30):
+for _ in range(22):
     point = optimiser.ask()
     value = branin(point)
     optimiser.tell(point, value)
@@ -42,7 +42,7 @@ figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 axes[0].contourf(a, b, np.log(surface.reshape(a.shape)), levels=20, cmap="viridis")
 axes[0].scatter(*points.T, c=np.arange(len(points)), cmap="Reds", edgecolor="white", s=40)
 axes[0].set(title="what was evaluated (later: darker)", xlabel="first", ylabel="second")
-axes[1].plot(np.arange(1, 31), np.minimum.accumulate(values), "o-", markersize=4)
+axes[1].plot(np.arange(1, len(values) + 1), np.minimum.accumulate(values), "o-", markersize=4)
 axes[1].axhline(0.398, color="0.5", linestyle=":")
 axes[1].set(title="lowest value so far", xlabel="evaluations", yscale="log")
 plt.show()
@@ -55,7 +55,7 @@ rng = np.random.default_rng(0)
 low, high = np.array([-5.0, 0.0]), np.array([10.0, 15.0])
 X = rng.uniform(low, high, size=(8, 2))
 y = np.array([branin(row) for row in X])
-for _ in range(15):
+for _ in range(10):
     model = ManyGPRegressor(trend="constant", random_state=0).fit(X, y)
     candidates = rng.uniform(low, high, size=(2000, 2))
     mean, std = model.predict(candidates, return_std=True, latent=True)

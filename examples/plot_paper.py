@@ -18,7 +18,7 @@ from manygp.display import ReliabilityDisplay
 from manygp.metrics import ence, nll, rmse
 
 data = split(load("ackley", 0), 0)
-X, y = data.X_train[:1000], data.y_train[:1000]
+X, y = data.X_train[:800], data.y_train[:800]
 
 labels = {
     "bt-ent": "GP-pro",
@@ -37,7 +37,7 @@ for label, name in labels.items():
     scores = [metric(data.y_test, mean, std) for metric in (rmse, nll, ence)]
     print(f"{name:28} " + " ".join(f"{one:6.3f}" for one in scores))
     ReliabilityDisplay.from_predictions(data.y_test, mean, std, name=name, ax=ax)
-ax.set_title("10-d Ackley, 1,000 training rows")
+ax.set_title("10-d Ackley, 800 training rows")
 plt.show()
 
 # %%

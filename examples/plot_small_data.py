@@ -62,10 +62,10 @@ for column, seed in enumerate((2, 5, 8)):
 plt.show()
 
 # %%
-# How often do their 90% intervals hold, over twenty such problems of each size?
-for n in (5, 8, 20):
+# How often do their 90% intervals hold, over ten such problems of each size?
+for n in (5, 12):
     held = {"scikit-learn": [], "manygp": []}
-    for seed in range(20):
+    for seed in range(10):
         X, y, X_test, y_test = problem(seed, n)
         for name, model in both(X, y).items():
             lower, upper = band(model, X_test)

@@ -15,7 +15,7 @@ import pandas as pd
 from manygp import ManyGPRegressor
 
 rng = np.random.default_rng(0)
-n = 1000
+n = 900
 towns = {"Bern": 1500, "Bonn": 900, "Graz": 800, "Ulm": 700}
 table = pd.DataFrame(
     {

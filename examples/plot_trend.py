@@ -22,7 +22,7 @@ def function(X):
     return np.sin(9 * X).sum(axis=1) + bump
 
 
-X, X_test = rng.random((1500, 6)), rng.random((2000, 6))
+X, X_test = rng.random((1000, 6)), rng.random((1000, 6))
 y = function(X) + 0.1 * rng.normal(size=len(X))
 y_test = function(X_test) + 0.1 * rng.normal(size=len(X_test))
 
