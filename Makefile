@@ -73,9 +73,10 @@ test-oldest: .venv-oldest/.installed ## the oldest dependencies that pyproject.t
 test-pythons: ## other versions of Python, as far as they are installed
 	@for python in $(PYTHONS); do \
 		command -v $$python > /dev/null || { echo "$$python is not installed"; continue; }; \
-		test -x .venv-$$python/bin/python || $$python -m venv .venv-$$python || exit 1; \
-		.venv-$$python/bin/python -m pip install --quiet --disable-pip-version-check -e ".[test]" && \
-		.venv-$$python/bin/python -m pytest -n2 $(CORE_TESTS) || exit 1; \
+		home=.venv-$$(basename $$python); \
+		test -x $$home/bin/python || $$python -m venv $$home || exit 1; \
+		$$home/bin/python -m pip install --quiet --disable-pip-version-check -e ".[test]" && \
+		$$home/bin/python -m pytest -n2 $(CORE_TESTS) || exit 1; \
 	done
 
 clean:

@@ -33,7 +33,7 @@ _, function_std = model.predict(grid, return_std=True, latent=True)
 lower, upper = model.predict_interval(grid, coverage=0.9)
 
 figure, ax = plt.subplots(figsize=(8, 4), layout="constrained")
-ax.plot(x, y, ".", color="0.75", markersize=3, label="training rows")
+ax.plot(x, y, ".", color="0.5", markersize=4, label="training rows")
 ax.fill_between(grid[:, 0], lower, upper, alpha=0.25, color="C0", label="90% interval of y")
 ax.plot(grid, mean, color="C0", label="mean")
 ax.set(xlabel="x", ylabel="y", ylim=(-2, 5))

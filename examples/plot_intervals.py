@@ -33,6 +33,9 @@ for coverage in (0.5, 0.8, 0.9, 0.99):
     print(f"promised {coverage:.0%}, held {held:.1%}")
 
 # %%
+# It is a promise on average over rows like the training rows, whatever the distribution of y is.
+# Ask for it if an interval is all that you need.
+#
 # A distribution
 # --------------
 # ``predict_dist`` is a Student-t distribution for each row, or a normal one where that is as

@@ -50,7 +50,7 @@ axes[1].fill_between(line[:, 0], mean - 1.64 * std, mean + 1.64 * std, alpha=0.2
 axes[1].plot(line[:, 0], mean, label="additive trend and experts")
 axes[1].plot(line[:, 0], function(line), "k--", linewidth=0.8, label="truth")
 axes[1].set(title="along the first column (rows lie in the grey part)", xlabel="first column")
-axes[1].legend(loc="lower left")
+axes[1].legend(loc="upper center")
 plt.show()
 
 # %%
