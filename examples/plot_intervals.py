@@ -8,7 +8,8 @@ whether they can be trusted.
 """
 
 # %%
-# Noise with heavy tails: most errors are small, some are huge. A normal distribution fits neither.
+# Noise that grows along the first column and has heavy tails: most errors are small, some are
+# huge. A normal distribution fits neither.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -17,7 +18,8 @@ from manygp.display import PITDisplay, ReliabilityDisplay
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-3, 3, size=(3200, 2))
-y = np.sin(X[:, 0]) * X[:, 1] + 0.2 * rng.standard_t(3, size=3200)
+spread = 0.05 + 0.1 * (X[:, 0] + 3)
+y = np.sin(X[:, 0]) * X[:, 1] + spread * rng.standard_t(3, size=3200)
 X, X_test, y, y_test = X[:1200], X[1200:], y[:1200], y[1200:]
 
 model = ManyGPRegressor(trend="constant", random_state=0).fit(X, y)

@@ -31,7 +31,7 @@ y = height(X) + 0.2 * rng.normal(size=len(X))
 # %%
 # ``time_budget`` is in seconds: ``fit`` measures the machine, and plans what it can do in that
 # time. ``n_jobs=-1`` takes all cores. ``plan_`` tells what was planned.
-model = ManyGPRegressor(time_budget=10, n_jobs=-1, random_state=0).fit(X, y)
+model = ManyGPRegressor(time_budget=30, n_jobs=-1, random_state=0).fit(X, y)
 print(len(model.experts_), "experts;", model.plan_)
 
 # %%
