@@ -24,7 +24,7 @@ table = pd.DataFrame(
         "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 1800, n), "D"),
     }
 )
-rent = table["town"].map(towns) + 9 * table["area"] + 0.1 * rng.normal(size=n) * 500
+rent = table["town"].map(towns) + 9 * table["area"] + 50 * rng.normal(size=n)
 table.loc[rng.random(n) < 0.15, "area"] = np.nan
 table.head()
 
@@ -47,6 +47,7 @@ mean, std = model.predict(asked, return_std=True)
 figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
 ax.errorbar(mean, asked.index, xerr=1.64 * std, fmt="o", capsize=4)
 ax.set(xlabel="rent: mean and 90% band")
+ax.margins(y=0.15)
 ax.invert_yaxis()
 plt.show()
 
