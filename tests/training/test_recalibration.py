@@ -89,6 +89,29 @@ def test_a_few_huge_errors_do_not_decide():
     assert chosen_name(names) != "scale"  # which would make all other rows far too unsure
 
 
+def test_a_std_that_heavy_tails_make_far_too_small_is_corrected():
+    variance, rng = spread(), np.random.default_rng(0)
+    one = errors(variance, variance)
+    tails = 0.5 * variance * rng.standard_t(2.2, len(variance)) ** 2  # most are small
+    found = []
+    curve = recalibrate(one._replace(squares=tails[None]), found)
+    assert chosen_name(found) != "none"
+    total = curve(variance) * variance
+    assert_allclose((tails / total).mean(), 1.0, rtol=0.5)
+
+
+def test_one_huge_error_does_not_keep_a_better_curve_away():
+    variance = spread()
+    one = errors(0.1 * variance**2, variance)
+    squares = one.squares.copy()
+    squares[0, np.argmin(variance)] = 1e3
+    found = []
+    recalibrate(one._replace(squares=squares), found)
+    scores = {alternative.value: alternative.nll for alternative in found}
+    assert scores["curve"] > scores["scale"]  # on average, because of that error
+    assert chosen_name(found) == "curve"
+
+
 def test_a_correction_that_makes_all_rows_less_likely_is_not_applied(monkeypatch):
     worse = VarianceCurve((0.0,), (5.0,))
     monkeypatch.setitem(recalibrate.__globals__["FITS"], "scale", lambda one: worse)

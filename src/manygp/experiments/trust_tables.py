@@ -35,7 +35,7 @@ def write_trust(folder: Path, results: list[Result]) -> list[Path]:
     """Write results.csv and tables.md, and return their paths."""
     tables = [own_table(results).markdown(), EXPLANATION, peer_table(results).markdown()]
     lines = [aim.markdown() for aim in aims(results)]
-    title = "### Aims of the issue and whether they hold\n"
+    title = "### Aims, and whether they hold\n"
     markdown = "\n".join([*tables, title, *lines]) + "\n"
     return write_texts(folder, {"results.csv": csv_text(results), "tables.md": markdown})
 
