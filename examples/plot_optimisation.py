@@ -15,7 +15,8 @@ from skopt.benchmarks import branin
 from manygp import ManyGPRegressor
 
 # %%
-# ``trend="constant"`` keeps the gradients: other trends have none.
+# A few dozen points need no trend. (Boosted trees and regressors of your own, as trends, have no
+# gradients to follow.)
 optimiser = Optimizer(
     [(-5.0, 10.0), (0.0, 15.0)],
     ManyGPRegressor(trend="constant", random_state=0),
