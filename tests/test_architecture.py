@@ -197,6 +197,7 @@ def test_the_estimator_asks_for_no_optional_package():
             ["sklearn.linear_model", "sklearn.ensemble", "sklearn.gaussian_process",
              "matplotlib", "manygp.tables", "manygp.display", "manygp.datasets"],
         ),
+        ("import manygp.tables", ["sklearn", "scipy", "pandas", "pyarrow", "matplotlib"]),
         ("import manygp.cli", ["scipy", "sklearn", "matplotlib", "pyarrow", "manygp.regressor"]),
     ],
 )  # fmt: skip

@@ -210,6 +210,15 @@ class FittedModel:
             )
         return conformity[:, rank - 1]
 
+    def ready_for_intervals(self) -> FittedModel:
+        """The same, with the errors of rows that are left out, which intervals need.
+
+        A loaded model that lacks them builds all of its experts for its first interval.
+        """
+        if self.conformity is not None or len(self.committee.training_data().X) == 1:
+            return self
+        return replace(self, conformity=self._conformity())
+
     def predict_dist(self, X: Array, *, alpha: Any = 0.0) -> PredictiveDistribution:
         """The distributions of y: Student-t, or normal where that is as likely."""
         return self.distribution_of(*self.predict(X, alpha=alpha))

@@ -8,19 +8,21 @@ import numpy as np
 
 from manygp.arrays import Array
 from manygp.committee.committee import Committee
+from manygp.gp.likelihood import TrainingData
 from manygp.kernels.base import metric
 from manygp.trend.linear import LinearTrend
 from manygp.trend.regressors import FoldTrend
 
 
 class Relevance(NamedTuple):
-    """A row for each column, as shares of the variance of y.
+    """A row for each column, as shares of the variance of y, which sum to what is explained.
 
     Attributes
     ----------
     column : tuple of str
     trend : ndarray of shape (d,)
-        What the trend explains by the column; a pair of columns counts half for each.
+        What the trend explains by the column: the variance of the trend, dealt out by those of
+        its terms. A pair of columns counts half for each.
     local : ndarray of shape (d,)
         What the experts explain beyond that, dealt out by how fast their functions vary along the
         column: by its variance over the squared length-scale.
@@ -54,26 +56,35 @@ def relevance_of(committee: Committee, columns: tuple[str, ...], explained: floa
     explained : float
         Share of the variance of y, by rows that were left out.
     """
-    X, d = committee.training_data().X, len(columns)
-    trend = _of_trend(committee, d)
-    spread, speed = X.std(axis=0), np.zeros(d)
+    data, d = committee.training_data(), len(columns)
+    explained = max(0.0, explained)
+    trend = _by_trend(committee, d) * min(explained, trend_share(data))
+    spread, speed = data.X.std(axis=0), np.zeros(d)
     for expert in committee.experts:
-        own = len(expert.indices) / len(X)
+        own = len(expert.indices) / len(data.X)
         speed += own * (metric(expert.kernel, d) * spread) ** 2
     rest = max(0.0, explained - float(trend.sum()))
     return Relevance(columns, trend, rest * speed / max(float(speed.sum()), 1e-300))
 
 
-def _of_trend(committee: Committee, d: int) -> Array:
-    """What the trend explains by each column: (d,)."""
+def trend_share(data: TrainingData) -> float:
+    """The variance of what the trend says about the training rows, as a share of that of y."""
+    if data.trend is None:
+        return 0.0
+    whole = float(data.targets.var(axis=0).sum())
+    return float(data.trend.fitted.var(axis=0).sum()) / max(whole, 1e-300)
+
+
+def _by_trend(committee: Committee, d: int) -> Array:
+    """The share of each column in the trend, which sum to one if there is a trend: (d,)."""
     found = np.zeros(d)
     if committee.trend is None:
         return found
     model = committee.trend.model
-    if isinstance(model, LinearTrend):
+    if isinstance(model, LinearTrend):  # columns that go together have terms that nearly cancel
         for term, size in zip(model.form.basis.terms, model.sizes, strict=True):
             for column in term.columns:
                 found[column] += size / len(term.columns)
     elif isinstance(model, FoldTrend):
-        found += model.explained * model.importance
-    return found
+        found += model.importance
+    return found / max(float(found.sum()), 1e-300)

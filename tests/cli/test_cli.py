@@ -1,5 +1,6 @@
 """The command line: the whole way, what it refuses and how, and what an end leaves behind."""
 
+import csv
 import gzip
 import json
 import os
@@ -298,8 +299,8 @@ def test_fit_in_json_has_the_same_keys_always(made, tmp_path):
 def test_info_tells_what_a_file_holds(made):
     facts = json.loads(run("info", made / "default.manygp", "--json").stdout)
     assert list(facts) == [
-        "model", "bytes", "schema", "manygp", "rows", "target", "columns", "experts", "nearest",
-        "kernel", "chosen", "parameters",
+        "model", "bytes", "schema", "manygp", "rows", "target", "columns", "features", "experts",
+        "trend", "nearest", "kernel", "chosen", "parameters",
     ]  # fmt: skip
     assert facts["bytes"] == (made / "default.manygp").stat().st_size
     assert (facts["rows"], facts["experts"]) == (300, 3)
@@ -375,10 +376,40 @@ def test_columns_are_chosen_and_dropped(made, tmp_path):
     fit = ("fit", data, "--target", "y", "-o", model, *SMALL)
     run(*fit, "--column", "b", "--column", "a")
     assert manygp.load(model).feature_names_in_.tolist() == ["b", "a"]
-    run(*fit, "--drop", "id", "--drop", "late")
-    assert model.read_bytes() == (made / "model.manygp").read_bytes()
+    for dropped in (("--drop", "id", "--drop", "late"), ("--drop", "id, late")):
+        run(*fit, *dropped)
+        assert model.read_bytes() == (made / "model.manygp").read_bytes()
     run(*fit)
     assert manygp.load(model).feature_names_in_.tolist() == ["id", "a", "b", "late"]
+
+
+def test_a_message_names_a_column_with_a_comma_as_an_option_takes_it(tmp_path):
+    odd = {"size, m": np.arange(300), 'a "b"': [f"id {i}" for i in range(300)], **TRAIN}
+    data = tmp_path / "odd.csv"
+    with data.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(odd)
+        writer.writerows(zip(*odd.values(), strict=True))
+    told = invoke(["check", data, "--target", "y"]).stdout
+    option = shlex.split(re.search("leave it out [(](--drop .*)[)]", told)[1])
+    assert option == ["--drop", '"a ""b"""']
+    result = run("check", data, "--target", "y", *option, "--drop", '"size, m",a')
+    assert [row.split()[0] for row in result.stdout.splitlines()[2:-1]] == ["b", "y"]
+
+
+def test_without_a_name_the_model_is_called_as_its_table(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    data = write_csv(tmp_path / "data" / "train.2024.csv", TRAIN)
+    fit = ("fit", "data/train.2024.csv", "--target", "y", *SMALL)
+    run(*fit)
+    assert files(tmp_path) == ["data", "train.2024.manygp"]
+    assert (tmp_path / "train.2024.manygp").read_bytes() == (made / "model.manygp").read_bytes()
+    assert "train.2024.manygp is there already; pass -o" in refused(*fit)
+    zipped = tmp_path / "data" / "zipped.csv.gz"
+    zipped.write_bytes(gzip.compress(data.read_bytes()))
+    run("fit", zipped, "--target", "y", *SMALL)
+    assert files(tmp_path) == ["data", "train.2024.manygp", "zipped.manygp"]
 
 
 @pytest.fixture(scope="module")
@@ -397,7 +428,8 @@ def encoded(tmp_path_factory):
 def test_categories_and_dates_are_encoded(encoded):
     week = ["day (week, sin)", "day (week, cos)"]
     names = ["a", "colour=blue", "colour=green", "colour=red", "day", *week]
-    assert json.loads(run("info", encoded / "m", "--json").stdout)["columns"] == names
+    facts = json.loads(run("info", encoded / "m", "--json").stdout)
+    assert (facts["columns"], facts["features"]) == (["a", "colour", "day"], names)
     model = manygp.load(encoded / "m")
     assert model.feature_names_in_.tolist() == ["a", "colour", "day"]
     pandas = pytest.importorskip("pandas")
@@ -1183,6 +1215,7 @@ def test_a_file_with_the_encoding_of_the_command_line_of_0_1_still_predicts(enco
         arrays,
     )
     run("verify", tmp_path / "old")
+    assert "columns     5: a, colour, day, week, again" in run("info", tmp_path / "old").stdout
     new = tmp_path / "new.csv"
     week = 2 * np.pi * 19733 / 7
     new.write_text(

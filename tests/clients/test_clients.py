@@ -69,13 +69,16 @@ def test_bayes_opt_finds_the_maximum_and_keeps_its_state(tmp_path):
     assert len(other.res) == 13
 
 
-@pytest.mark.parametrize("acquisition", ["EI", "LCB", "PI"])
-def test_skopt_follows_gradients_to_the_minimum(acquisition):
+@pytest.mark.parametrize(
+    ("acquisition", "settings"),
+    [("EI", {}), ("LCB", {}), ("PI", {}), ("EI", {"trend": "additive", "points_per_expert": 10})],
+)
+def test_skopt_follows_gradients_to_the_minimum(acquisition, settings):
     from skopt import Optimizer
 
     optimiser = Optimizer(
         [(-2.0, 2.0), (0.0, 1.0)],
-        model(),
+        model(**settings),
         acq_func=acquisition,
         acq_optimizer="auto",
         n_initial_points=6,

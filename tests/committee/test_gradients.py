@@ -13,6 +13,9 @@ from manygp.kernels import Linear, Matern, White
 from manygp.kernels.base import White as Noise
 from manygp.kernels.slopes import diag_slope, slopes
 from manygp.rules.dual import Dual
+from manygp.trend.linear import Form, LinearTrend
+from manygp.trend.slopes import trend_slopes
+from manygp.trend.terms import Axis, Basis, Term, line_terms, ranges, spline_axes
 
 rng = np.random.default_rng(0)
 X = read_only(rng.uniform(0, 10, (150, 2)) * [1.0, 30.0])
@@ -83,6 +86,10 @@ MODELS = {
     "grbcm": {"trend": "none", "aggregation": "grbcm"},
     "all-experts": {"trend": "none", "routing": None},
     "independent": {"trend": "none", "hyperparameters": "independent"},
+    "lines": {"trend": "linear"},
+    "splines": {"trend": "additive"},
+    "splines-rbcm": {"trend": "additive", "calibration": "information", "aggregation": "rbcm"},
+    "splines-one-expert": {"trend": "additive", "points_per_expert": 1000},
 }
 
 
@@ -107,6 +114,31 @@ def models():
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_equal_differences(name, place, models):
     assert_gradients(models(name), QUERIES[place])
+
+
+@pytest.mark.parametrize("kriged", [True, False])
+def test_slopes_of_trends_equal_differences(kriged):
+    axes = spline_axes(X, 5)
+    pair = tuple(spline_axes(X, 2, degree=2).values())
+    steps = Term((Axis(1, (0.0, 0.2, 0.7, 1.0)),))
+    terms = (*line_terms(X), *(Term((axis,)) for axis in axes.values()), Term(pair), steps)
+    basis = Basis(*ranges(X), terms)
+    draws = np.random.default_rng(1).normal(size=(basis.size + 1, basis.size))
+    trend = LinearTrend(
+        Form("additive", basis, 1.0), draws[:1].T, draws[1:], np.arange(len(terms)), kriged, None
+    )
+
+    def said(x):
+        at = trend.at(x[None])
+        terms = [] if at.basis is None else at.basis[0]
+        return np.array([at.mean[0, 0], at.spread[0], at.beyond[0], *terms])
+
+    for x in QUERIES:
+        found = trend_slopes(trend, x)
+        slopes = [found.mean.slope, found.spread.slope, found.beyond.slope[0]]
+        slopes += [] if found.basis is None else list(found.basis.slope)
+        expected = by_differences(said, x)
+        assert_allclose(slopes, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 
 
 def test_the_mean_alone_has_a_gradient(models):
@@ -141,7 +173,7 @@ def weight(experts):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"trend": "linear"}, "trend 'linear' have no gradients"),
+        ({"trend": "boosted"}, "trend 'boosted' have no gradients.*'additive'"),
         ({"aggregation": "nested", "trend": "none"}, "'nested' have no gradients"),
         (
             {"kernel": sk.Matern((2.0, 60.0), nu=1.1) + sk.WhiteKernel(), "optimizer": None},

@@ -88,6 +88,16 @@ def test_the_pair_that_matters_comes_first():
     assert paired.mean_square < 0.1 * additive.mean_square
 
 
+def test_pairs_pay_for_rows_that_have_not_chosen_them_or_are_no_part_of_it():
+    rng = np.random.default_rng(0)
+    Z = 20 * rng.random((1200, 10)) - 10  # as Ackley's, whose pairs promise too much
+    y = -20 * np.exp(-0.2 * np.sqrt((Z**2).mean(axis=1))) + 0.5 * rng.normal(size=1200)
+    additive = ridge.fit_splines(Z, y[:, None])
+    lured = ridge._with_pairs(additive, Z, y[:, None], 400)
+    assert lured.mean_square < 0.99 * additive.mean_square
+    assert ridge.fit_pairs(additive, Z, y[:, None]) is additive
+
+
 def without_row(fitted, row):
     """The model whose trend and experts are fitted again without a row, kernels apart."""
     committee, model = fitted.model_.committee, fitted.model_.committee.trend.model
@@ -192,6 +202,14 @@ def test_relevance_finds_the_columns_that_matter():
     assert int(np.argmin(found.trend)) == 3
     assert 0.8 < found.total.sum() < 1.1
     assert [line[:2] for line in str(found).splitlines()[1:3]] == ["x0", "x1"]
+
+
+def test_shares_of_columns_that_go_together_sum_to_what_is_explained():
+    twin = X[:, :1] + 0.01 * np.random.default_rng(3).normal(size=(150, 1))
+    fitted = model(trend="linear", normalize_y=False).fit(np.column_stack([X, twin]), 7 * Y)
+    found, rest = fitted.relevance(), 7 * Y - fitted.loo_predict()[0]
+    assert found.total.sum() == pytest.approx(1 - np.mean(rest**2) / np.var(7 * Y))
+    assert found.total.min() >= 0
 
 
 def test_the_display_draws_the_components(tmp_path):

@@ -177,14 +177,18 @@ def _facts(manifest: dict[str, Any]) -> dict[str, Any]:
     from manygp.storage.codec import encode
 
     arrays, table, report = manifest["arrays"], manifest["table"], manifest["report"]
-    default = Settings().parameters
+    default, trend = Settings().parameters, manifest.get("trend")
+    features = manifest["columns"]
+    encoded = table and (table.get("encoder") or table).get("columns")  # 0.1 had no encoder
     return {
         "schema": manifest["schema"],
         "manygp": manifest["manygp"],
         "rows": arrays["X"]["shape"][0],
         "target": table and table.get("target"),
-        "columns": manifest["columns"],
+        "columns": [one["name"] for one in encoded] if encoded else features,
+        "features": features,
         "experts": arrays["seats"]["shape"][0],
+        "trend": trend and trend["name"],
         "nearest": manifest["nearest"],
         "kernel": manifest["kernel"],
         "chosen": report

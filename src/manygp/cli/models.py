@@ -20,15 +20,17 @@ from manygp.cli.options import (
     NEW_FILE,
     File,
     as_json,
+    columns_option,
     coverage_option,
     data_file,
     decimal_option,
+    drop_option,
     missing_option,
+    names_option,
     naming,
     print_scores,
     read_kernel,
     read_levels,
-    read_names,
     report_option,
     require_place,
     say,
@@ -55,12 +57,11 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 @click.command()
 @click.argument("data", type=DATA)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
-@click.option("-o", "--output", type=NEW_FILE, required=True, help="Model file to write.")
-@click.option(
-    "--column", "columns", multiple=True, help="Learn from this column; repeat it for others "
-    "[default: all but the target].",
+@click.option("-o", "--output", type=NEW_FILE, default=None,
+    help="Model file to write [default: the name of DATA, ending in .manygp, in this folder].",
 )  # fmt: skip
-@click.option("--drop", multiple=True, help="Do not learn from this column; may be repeated.")
+@columns_option
+@drop_option
 @click.option("--encode", is_flag=True, hidden=True, expose_value=False, help="Always so now.")
 @decimal_option
 @missing_option
@@ -140,7 +141,7 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 def fit(
     data: Path,
     target: str,
-    output: Path,
+    output: Path | None,
     columns: tuple[str, ...],
     drop: tuple[str, ...],
     decimal: str,
@@ -163,8 +164,8 @@ def fit(
     """Learn a column of a table from the others.
 
     \b
-    manygp fit train.csv --target price -o price.manygp
-    manygp fit train.parquet --target price --drop id -o price.manygp
+    manygp fit train.csv --target price
+    manygp fit train.parquet --target price --drop id,name -o price.manygp
     manygp fit train.csv --target price -o price.manygp --checkpoint night
     manygp fit folder --target price -o price.manygp --work-dir night
 
@@ -173,6 +174,7 @@ def fit(
     left out. The scores that it prints are those of training rows that were left out. Parquet of
     more than a million rows of numbers is not read into memory as a whole.
     """  # fmt: skip
+    output = _new_model(data) if output is None else output
     require_place(output, data)
     if report is not None:
         require_place(report, data, output)
@@ -226,6 +228,17 @@ def fit(
         _tell(facts)
 
 
+def _new_model(data: Path) -> Path:
+    """Where the model of a table goes that no option names: to no place that is taken."""
+    if str(data) == "-":
+        raise click.UsageError("a model of standard input has no name; pass -o MODEL")
+    name = data.resolve().name.removesuffix(".gz")
+    output = Path(name).with_suffix(".manygp")
+    if output.exists():
+        raise ValueError(f"{output} is there already; pass -o {output} to replace it")
+    return output
+
+
 def _left_out_rows(n: int, target: str) -> str:
     verb = "is" if n == 1 else "are"
     return f"{counted(n, 'row')} without a value of {target!r} {verb} left out"
@@ -238,11 +251,19 @@ def _write_report(model: FittedModel, report: Path, name: str) -> None:
         write_report(model, report, name=name)
 
 
+# What trends are called, where their own names say too little.
+TREND_WORDS = {"pairs": "additive and pairwise"}
+
+
 def _tell(facts: dict[str, Any]) -> None:
     """Say what was fitted, and how good it is."""
     counts = {"row": facts["rows"], "column": len(facts["columns"]), "expert": facts["experts"]}
     sizes = ", ".join(counted(number, what) for what, number in counts.items())
-    trend = "" if facts["trend"] is None else f", {facts['trend']} trend"
+    trend = (
+        ""
+        if facts["trend"] is None
+        else f", {TREND_WORDS.get(facts['trend'], facts['trend'])} trend"
+    )
     say(f"{facts['model']}: {sizes}{trend}, {duration(facts['seconds'])}")
     scores = dict(facts["left_out"])
     n_left_out = counted(scores.pop("rows"), "training row")
@@ -255,7 +276,7 @@ def _fitted(
     """The model of a table, with what is needed to read other tables like it."""
     estimator.set_params(verbose=sys.stderr.isatty())
     estimator.fit(table.rows, table.y, alpha=table.noise, checkpoint=checkpoint)
-    model = estimator.model_
+    model = estimator.model_.ready_for_intervals()
     # Noise of training rows is kept with these; an encoder, as it was fitted.
     settings = replace(model.settings, verbose=False, alpha=0.0, columns="auto")
     return replace(
@@ -309,7 +330,7 @@ def _facts(
     return {
         "model": str(output),
         "rows": len(model.training_rows()[1]),
-        "columns": list(model.names or ()),
+        "columns": list(model.encoder.column_names if model.encoder else model.names or ()),
         "experts": len(model.committee),
         "trend": trend_name(model),
         "seconds": round(seconds, 3),
@@ -330,8 +351,7 @@ def _facts(
     metavar="LEVELS",
     help="Quantiles to add, such as 0.05,0.5,0.95.",
 )
-@click.option("--keep", callback=read_names, default=None, metavar="COLUMNS",
-    help="Columns of DATA to copy to the answers, such as id,name.")  # fmt: skip
+@names_option("--keep", help="Columns of DATA to copy to the answers, such as id,name.")
 @click.option("--digits", type=click.IntRange(1, 17), default=None,
     help="Significant digits to write [default: all].")  # fmt: skip
 @decimal_option
@@ -531,11 +551,8 @@ def evaluate(
 @click.command()
 @click.argument("data", type=DATA)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
-@click.option(
-    "--column", "columns", multiple=True, help="Learn from this column; repeat it for others "
-    "[default: all but the target].",
-)  # fmt: skip
-@click.option("--drop", multiple=True, help="Do not learn from this column; may be repeated.")
+@columns_option
+@drop_option
 @decimal_option
 @missing_option
 @as_json

@@ -8,10 +8,11 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -60,17 +61,26 @@ def read_levels(context: object, parameter: object, value: str | None) -> tuple[
     return levels
 
 
-def read_names(context: object, parameter: object, value: str | None) -> tuple[str, ...]:
+def read_names(context: object, parameter: object, values: tuple[str, ...]) -> tuple[str, ...]:
     """Names of columns, separated by commas; a name with a comma stands in quotes."""
-    if not value:
-        return ()
-    (names,) = csv.reader([value], skipinitialspace=True)
-    return tuple(name.strip() for name in names)
+    lists = (next(csv.reader([value], skipinitialspace=True)) for value in values if value)
+    return tuple(chain.from_iterable(lists))
+
+
+def names_option(option: str, *others: str, help: str) -> Callable[[Any], Any]:
+    """An option that takes names of columns, once or several times."""
+    return click.option(
+        option, *others, multiple=True, callback=read_names, metavar="COLUMNS", help=help
+    )
 
 
 FILE = File(exists=True, dir_okay=False, path_type=Path)
 DATA = File(exists=True, allow_dash=True, path_type=Path)
 DATA.name = "file"  # in messages; a folder of Parquet files is one table
+columns_option = names_option(
+    "--column", "columns", help="Learn from these columns, such as a,b [default: all others]."
+)
+drop_option = names_option("--drop", help="Do not learn from these columns, such as id,name.")
 decimal_option = click.option(
     "--decimal",
     type=click.Choice([".", ","]),

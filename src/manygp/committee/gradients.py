@@ -12,7 +12,8 @@ from manygp.gp.expert import SMALLEST_PRIOR, SMALLEST_VARIANCE, Expert
 from manygp.kernels.slopes import diag_slope, slopes
 from manygp.rules.combine import PredictionRules
 from manygp.rules.dual import Dual
-from manygp.rules.records import ExpertPredictions, Gaussian
+from manygp.rules.records import ExpertPredictions, Gaussian, Outside
+from manygp.trend.slopes import TrendSlopes, trend_slopes
 
 
 class Slopes(NamedTuple):
@@ -21,6 +22,7 @@ class Slopes(NamedTuple):
     mean: Dual
     variance: Dual
     prior_variance: Dual
+    prior_mean: Dual
 
 
 def gradients(committee: Committee, rules: PredictionRules, x: Array) -> tuple[Dual, Dual]:
@@ -29,13 +31,8 @@ def gradients(committee: Committee, rules: PredictionRules, x: Array) -> tuple[D
     Raises
     ------
     ValueError
-        If a trend, a kernel or a rule has no derivative.
+        If the trend, a kernel or a rule has no derivative.
     """
-    if committee.trend is not None:
-        raise ValueError(
-            f"predictions with the trend {committee.trend.model.name!r} have no gradients; fit "
-            "again with trend='constant' or trend='none'"
-        )
     if committee.experts[0].Y.shape[1] > 1:
         raise ValueError("gradients are for models of one target")
     if rules.needs.covariances:
@@ -59,33 +56,53 @@ def _record(committee: Committee, rules: PredictionRules, x: Array) -> ExpertPre
     experts = [committee.experts[m] for m in places.tolist()]
     if committee.layout.copies > 1:
         experts *= len(committee) if rules.nearest is None else rules.nearest
-    found = [_slopes(expert, x) for expert in experts]
-    mean, variance, prior = (_column(column) for column in zip(*found, strict=True))
+    at = outside = None
+    if committee.trend is not None:
+        at = trend_slopes(committee.trend.model, x)
+        outside = Outside(committee.trend.model.explained, at.beyond)  # type: ignore[arg-type]
+    found = [_slopes(expert, x, at) for expert in experts]
+    mean, variance, prior, prior_mean = (_column(column) for column in zip(*found, strict=True))
     common = None
     if committee.communication is not None:
-        one = _slopes(committee.communication, x)
+        one = _slopes(committee.communication, x, at)
         common = Gaussian(_column([one.mean])[0], _column([one.variance])[0])  # type: ignore[arg-type]
     return ExpertPredictions(
         mean,  # type: ignore[arg-type]
         variance,  # type: ignore[arg-type]
         prior,  # type: ignore[arg-type]
         np.array([[expert.noise_variance] for expert in experts]),
-        np.array([expert.mean for expert in experts]),
+        prior_mean,  # type: ignore[arg-type]
         communication=common,
+        outside=outside,
     )
 
 
-def _slopes(expert: Expert, x: Array) -> Slopes:
-    """What one expert predicts for a row, with derivatives in closed form."""
+def _slopes(expert: Expert, x: Array, at: TrendSlopes | None) -> Slopes:
+    """What one expert predicts for a row, with derivatives in closed form.
+
+    `at` is what the trend under it says about the row.
+    """
     n, signal, factor = len(expert.X), expert.kernel.signal, expert.factor
     k, by_x = signal(x[None], expert.X)[0], slopes(signal, x, expert.X)
     coefficients, W = factor.coefficients[:n, 0], factor.whitener[:n, :n]
     mean = Dual(k @ coefficients + factor.mean[0], by_x.T @ coefficients)
+    prior_mean = Dual(factor.mean[0], np.zeros_like(x))
     prior = Dual(np.maximum(signal.diag(x[None])[0], SMALLEST_PRIOR), diag_slope(signal, x))
     v, by_v = W @ k, W @ by_x
     explained = Dual(v @ v, 2 * (by_v.T @ v))
     variance = np.maximum(prior - explained, SMALLEST_VARIANCE * prior)
-    return Slopes(mean, variance, prior)
+    if at is None:
+        return Slopes(mean, variance, prior, prior_mean)
+    unexplained = at.basis
+    if at.basis is not None and factor.terms is not None:
+        terms = factor.terms.coefficients[:n]
+        unexplained = at.basis - Dual(k @ terms + factor.terms.mean, terms.T @ by_x)
+    return Slopes(
+        mean + at.mean,
+        variance + at.variance(unexplained),
+        prior + at.variance(at.basis),
+        prior_mean + at.mean,
+    )
 
 
 def _column(numbers: list[Dual] | tuple[Dual, ...]) -> Dual:

@@ -213,7 +213,7 @@ class _Seen:
         verb = "has" if self.counts[kind] == 1 else "have"
         return self._problem(
             f"{self.counts[kind]:,} of {self.n_present:,} values {verb} {what}, first "
-            f"{self.first[kind]}", command.format(shlex.quote(self.name)), python,
+            f"{self.first[kind]}", command.format(in_option(self.name)), python,
         )  # fmt: skip
 
     def _stray(self, kind: str) -> Problem:
@@ -241,10 +241,20 @@ class _Seen:
         return self._problem(what, f"leave it out ({self._drop()})", "drop the column")
 
     def _drop(self) -> str:
-        return f"--drop {shlex.quote(self.name)}"
+        return f"--drop {in_option(self.name)}"
 
     def _problem(self, what: str, command: str, python: str) -> Problem:
         return Problem(self.name, what, command, python)
+
+
+def in_option(name: str) -> str:
+    """The name of a column as an option of the command line takes it.
+
+    Options split names at commas, so one that has a comma stands in quotes of its own.
+    """
+    if "," in name or '"' in name or name != name.strip():
+        name = '"{}"'.format(name.replace('"', '""'))
+    return shlex.quote(name)
 
 
 def _plain_numbers(values: npt.NDArray[Any]) -> Array | None:
@@ -278,7 +288,7 @@ def problems_of(
             found.append(one.problem)
         elif missing == "error" and one.n_missing:
             what = f"{one.n_missing:,} values are missing"
-            drop = f"fill them, or --drop {shlex.quote(one.name)}"
+            drop = f"fill them, or --drop {in_option(one.name)}"
             found.append(Problem(one.name, what, drop, "fill them, or drop their rows"))
     return found
 

@@ -82,12 +82,51 @@ def fit_lines(X: Array, Y: Array) -> Ridge:
 def fit_splines(X: Array, Y: Array) -> Ridge:
     """Splines of all columns, with the fewest segments that will do."""
     bases = [Basis(*ranges(X), tuple(_splines(X, n))) for n in SEGMENTS]
-    small = [one for one in bases if _is_small(one, len(X))] or bases[:1]
+    small = [one for one in bases if one.size <= _most_functions(len(X))] or bases[:1]
     return _simplest([fit_ridge(one, X, Y) for one in small])
 
 
 def fit_pairs(splines: Ridge, X: Array, Y: Array) -> Ridge:
-    """Splines of all columns, and products of the pairs of columns that pay, if any do."""
+    """Splines of all columns, and products of the pairs of columns that pay, if any do.
+
+    Rows that have chosen the best of many pairs promise too much, although each is left out of
+    the fit: pairs must also pay for the other half of the rows when one half has chosen them.
+    """
+    most = _most_functions(len(X))
+    found = _with_pairs(splines, X, Y, most)
+    return found if found is splines or _pay_for_others(splines.basis, X, Y, most) else splines
+
+
+def _pay_for_others(basis: Basis, X: Array, Y: Array, most: int) -> bool:
+    """Whether pairs that half of the rows has chosen lower the error of the other half."""
+    plain = paired = 0.0
+    for start in (0, 1):
+        X_half, Y_half = X[start::2], Y[start::2]
+        others = X[1 - start :: 2], Y[1 - start :: 2]
+        splines = fit_ridge(basis, X_half, Y_half)
+        found = _with_pairs(splines, X_half, Y_half, most)
+        plain += _square_of_others(splines, X_half, Y_half, others)
+        paired += _square_of_others(found, X_half, Y_half, others)
+    return paired < (1 - WORTHWHILE) * plain
+
+
+def _square_of_others(ridge: Ridge, X: Array, Y: Array, others: tuple[Array, Array]) -> float:
+    """The squared error of other rows by a ridge regression on rows X (n, d), Y (n, t)."""
+    X_others, Y_others = others
+    H, _ = ridge.basis.functions(X)
+    with single_threaded_blas():
+        square = H.T @ H + ridge.penalty * np.eye(ridge.basis.size)
+        L = cholesky(square, lower=True, check_finite=False)
+        coefficients = cho_solve((L, True), H.T @ Y, check_finite=False)
+        rest = Y_others - ridge.basis.functions(X_others)[0] @ coefficients
+    return float(np.sum(rest**2))
+
+
+def _with_pairs(splines: Ridge, X: Array, Y: Array, most: int) -> Ridge:
+    """Splines of all columns, and the pairs by which the error of rows falls, each left out.
+
+    There are at most `most` functions.
+    """
     basis = splines.basis
     ranked = rank_pairs(basis, X, splines.errors)
 
@@ -98,7 +137,7 @@ def fit_pairs(splines: Ridge, X: Array, Y: Array) -> Ridge:
             yield basis._replace(terms=basis.terms + pairs)
 
     def fitted(found: Iterable[Basis]) -> Iterator[Ridge]:
-        return (fit_ridge(one, X, Y) for one in found if _is_small(one, len(X)))
+        return (fit_ridge(one, X, Y) for one in found if one.size <= most)
 
     counts = [count for count in PAIRS if count < len(ranked)] + [len(ranked)]
     best = _simplest([splines, *fitted(bases(PAIR_SEGMENTS[0], counts))])
@@ -146,8 +185,8 @@ def _simplest(fits: Sequence[Ridge]) -> Ridge:
     return next(one for one in fits if one.mean_square <= (1 + WORTHWHILE) * least)
 
 
-def _is_small(basis: Basis, n: int) -> bool:
-    return basis.size <= min(MOST_FUNCTIONS, n // ROWS_PER_FUNCTION)
+def _most_functions(n: int) -> int:
+    return min(MOST_FUNCTIONS, n // ROWS_PER_FUNCTION)
 
 
 def choosing_rows(n: int, rng: np.random.Generator) -> IndexArray:

@@ -114,16 +114,21 @@ def _evaluate(axis: Axis, unit: Array) -> tuple[Array, Array]:
     if not axis.knots:
         line = np.clip(unit, -LINE_REACH, 1 + LINE_REACH) - 0.5
         return line[:, None], np.ones(len(unit))
-    knots = np.array(axis.knots)
-    inside = np.clip(unit, knots[0], knots[-1])
-    spacing = (knots[-1] - knots[0]) / (len(knots) - 1)
-    outer = spacing * np.arange(1, axis.degree + 1)
-    extended = np.concatenate([knots[0] - outer[::-1], knots, knots[-1] + outer])
+    extended, spacing = extended_knots(axis)
+    inside = np.clip(unit, axis.knots[0], axis.knots[-1])
     found = BSpline.design_matrix(inside, extended, axis.degree).toarray()
     if axis.degree > HATS:  # steps need not be alike
         found = found @ smooth(axis.size)
     share = np.exp(-(((unit - inside) / spacing) ** 2))
     return found * share[:, None], share
+
+
+def extended_knots(axis: Axis) -> tuple[Array, float]:
+    """The knots of a spline's functions, those outside of its range too, and their spacing."""
+    knots = np.array(axis.knots)
+    spacing = (knots[-1] - knots[0]) / (len(knots) - 1)
+    outer = spacing * np.arange(1, axis.degree + 1)
+    return np.concatenate([knots[0] - outer[::-1], knots, knots[-1] + outer]), spacing
 
 
 @cache

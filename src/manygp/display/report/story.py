@@ -99,9 +99,11 @@ def _about_model(model: FittedModel) -> Iterator[str]:
     trend = model.committee.trend
     if trend is not None:
         name = trend.model.name
+        data = model.committee.training_data()
+        rest = data.Y.var(axis=0).sum() / max(data.targets.var(axis=0).sum(), 1e-300)
         yield (
             f"Under it lies a trend that holds everywhere: {TRENDS.get(name, name)} ({name}). It "
-            f"explains {percent(trend.model.explained)} of the variance by itself."
+            f"explains {percent(max(0.0, 1 - rest))} of the variance by itself."
         )
     dof = np.ravel(model.distribution_of(np.zeros(1), np.ones(1)).dof)
     if np.all(dof >= NEARLY_NORMAL):
