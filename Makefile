@@ -2,8 +2,15 @@
 PYTHON ?= python3
 RESULTS ?= speed-results
 BIN := .venv/bin
+SITE := docs/_build/html
+# Other versions of Python that `make test-pythons` looks for.
+PYTHONS ?= python3.12 python3.13 python3.14
+# What is tested with other versions of Python and of the dependencies.
+CORE_TESTS := tests/test_regressor.py tests/test_sklearn_api.py tests/test_metrics.py \
+	tests/test_distribution.py tests/gp tests/kernels tests/committee tests/storage
 
-.PHONY: demo test test-slow test-dask test-ray test-clients sklearn-suite paper bench lint figures clean
+.PHONY: demo test test-slow test-dask test-ray test-clients test-oldest test-pythons sklearn-suite paper \
+	bench lint figures docs numbers dist clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
 	$(BIN)/python -m manygp.experiments.demo demo
@@ -41,9 +48,42 @@ lint: .venv/.lint ## ruff and mypy
 
 figures: .venv/.plot ## draw the figures of README and docs again
 	$(BIN)/python -m manygp.experiments.demo docs/images
+	$(BIN)/python tools/first_picture.py docs/images/first.png
+
+docs: .venv-docs/.installed ## the site, in docs/_build/html: examples, doctests, links, no warnings
+	.venv-docs/bin/sphinx-build -W --keep-going -q -b html -d docs/_build/doctrees docs $(SITE)
+	.venv-docs/bin/sphinx-build -W -q -b doctest -d docs/_build/doctrees docs docs/_build/doctest
+	.venv-docs/bin/python tools/check_links.py $(SITE)
+	@echo "The site is in $(SITE)/index.html"
+
+numbers: .venv/.test ## do the tables of README and docs say what the committed results say?
+	$(BIN)/python tools/check_numbers.py
+
+dist: .venv-dist/.installed ## wheel and source archive, each installed in a clean environment and tried
+	rm -rf dist .venv-dist/try
+	.venv-dist/bin/python -m build --outdir dist .
+	for file in dist/*.whl dist/*.tar.gz; do \
+		rm -rf .venv-dist/try && $(PYTHON) -m venv .venv-dist/try && \
+		.venv-dist/try/bin/python -m pip install --quiet --disable-pip-version-check $$file && \
+		(cd .venv-dist && try/bin/python ../tools/try_install.py) && \
+		.venv-dist/try/bin/python -m pip install --quiet --disable-pip-version-check "$$file[cli]" && \
+		(cd .venv-dist && try/bin/python ../tools/try_install.py --with-cli) || exit 1; \
+	done
+
+test-oldest: .venv-oldest/.installed ## the oldest dependencies that pyproject.toml allows
+	.venv-oldest/bin/python -m pytest -n2 $(CORE_TESTS)
+
+test-pythons: ## other versions of Python, as far as they are installed
+	@for python in $(PYTHONS); do \
+		command -v $$python > /dev/null || { echo "$$python is not installed"; continue; }; \
+		home=.venv-$$(basename $$python); \
+		test -x $$home/bin/python || $$python -m venv $$home || exit 1; \
+		$$home/bin/python -m pip install --quiet --disable-pip-version-check -e ".[test]" && \
+		$$home/bin/python -m pytest -n2 $(CORE_TESTS) || exit 1; \
+	done
 
 clean:
-	rm -rf .venv .venv-bench .venv-clients .venv-dask .venv-ray demo dist
+	rm -rf .venv .venv-* demo dist docs/_build docs/api docs/gallery docs/sg_execution_times.rst
 
 .venv/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -69,4 +109,20 @@ clean:
 .venv-ray/.installed: pyproject.toml
 	test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
 	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -e ".[parquet,test]" ray
+	touch $@
+
+.venv-docs/.installed: pyproject.toml
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	touch $@
+
+.venv-dist/.installed: pyproject.toml
+	test -x .venv-dist/bin/python || $(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check build
+	touch $@
+
+.venv-oldest/.installed: pyproject.toml tools/oldest.py
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -e ".[test]" \
+		$$($(PYTHON) tools/oldest.py)
 	touch $@

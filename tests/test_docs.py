@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,6 +82,25 @@ def test_modules_and_tests_that_a_page_names_exist(page):
         assert named(dotted) is not None, dotted
     for path in set(re.findall(r"\btests/[\w/]+\.py", text)):
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("module", ["", ".kernels", ".display", ".tables", ".datasets"])
+def test_the_api_reference_lists_every_public_name(module):
+    listed = set(re.findall(r"\w+", (ROOT / "docs" / "api.md").read_text()))
+    public = {name for name in import_module(f"manygp{module}").__all__ if name != "__version__"}
+    assert public <= listed
+
+
+def test_the_gallery_has_an_order_for_every_example():
+    order = (ROOT / "docs" / "conf.py").read_text()
+    for example in (ROOT / "examples").glob("plot_*.py"):
+        assert f'"{example.name}"' in order
+
+
+def test_the_version_is_the_same_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    for name in ("CITATION.cff", "CHANGELOG.md", "docs/citing.md"):
+        assert version in (ROOT / name).read_text(), name
 
 
 def test_the_readme_is_short():

@@ -56,7 +56,7 @@ class FittedModel:
     chosen, rules : PredictionRules
         The rules that `fit` chose, and those in force.
     conformity : ndarray of shape (t, m), or None
-        |y - mean| / std of rows that were left out, sorted, by the chosen rules.
+        ``|y - mean| / std`` of rows that were left out, sorted, by the chosen rules.
     report : CalibrationReport or None
         How the rules were chosen.
     plan : Plan

@@ -157,7 +157,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         share nothing: as you wrote it, one of scikit-learn's if you passed one of these.
     X_train_, y_train_, L_, alpha_, log_marginal_likelihood_value_ : ndarrays and float
         As in scikit-learn, of a single expert: its rows, its normalised targets, the Cholesky
-        factor L_ of their covariance and the coefficients alpha_ of the mean.
+        factor `L_` of their covariance and the coefficients `alpha_` of the mean.
     nearest_ : int or None
         The number of experts that are queried about a row; None for all.
     calibration_report_ : CalibrationReport or None
@@ -171,7 +171,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
     encoder_ : TableEncoder or None
         How the columns of a table become numbers; None if they were complete numbers.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (d,)
         If X has column names.
 
     Notes
@@ -466,7 +466,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
     ) -> tuple[Array, Array]:
         """Intervals that hold y with a probability of `coverage`, on average over rows.
 
-        mean -+ q std, where q is the quantile of |y - mean| / std of training rows that were
+        mean -+ q std, where q is the quantile of ``|y - mean| / std`` of training rows that were
         each left out: split conformal prediction, but without a split. It holds whatever the
         distribution of y is, as far as new rows are like the training rows.
 

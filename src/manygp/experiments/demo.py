@@ -32,6 +32,12 @@ DEMO_COLUMNS = {
     "fit s": "train_seconds",
     "predict s": "test_seconds",
 }
+# What to do after the demo.
+NEXT = """
+What next:
+  in Python            from manygp import ManyGPRegressor; model = ManyGPRegressor().fit(X, y)
+  a table of your own  pip install ".[cli]" and manygp check YOUR.csv --target COLUMN
+  examples and guide   make docs, then open docs/_build/html/index.html"""
 # The split, and the random state of the models.
 DEMO_SEED = 0
 
@@ -82,6 +88,7 @@ def main(folder: Path) -> None:
     draw_posteriors(folder / "posterior.png")
     names = ("reliability", "calibration", "posterior")
     print("\nFigures: " + ", ".join(str(folder / f"{name}.png") for name in names))
+    print(NEXT)
 
 
 if __name__ == "__main__":

@@ -212,7 +212,7 @@ class ByColumn(Kernel):
 
 @dataclass(frozen=True)
 class Additive(ByColumn):
-    """k(x, x') = sum_j variance_j m(|x_j - x'_j| / length_scale_j): a function of each column.
+    """``k(x, x') = sum_j variance_j m(|x_j - x'_j| / length_scale_j)``: a function of each column.
 
     m is the Matern kernel of smoothness nu. A column of small variance has no influence.
     """
@@ -230,7 +230,7 @@ class Additive(ByColumn):
 class Pairwise(ByColumn):
     """k(x, x') = sum_{i < j} k_i k_j: a function of each pair of columns.
 
-    k_j = variance_j m(|x_j - x'_j| / length_scale_j), and m is the Matern kernel of smoothness
+    ``k_j = variance_j m(|x_j - x'_j| / length_scale_j)``, and m is the Matern kernel of smoothness
     nu. A column of small variance has no part in any pair.
     """
 

@@ -96,7 +96,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Encoded training rows. `predicted` puts their values, each in turn, in the place of one
         that is missing or unknown.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (d,)
 
     Examples
     --------

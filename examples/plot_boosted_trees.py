@@ -1,0 +1,91 @@
+"""
+Beside boosted trees
+====================
+
+Gradient boosting is what most people take for a table of numbers. It can predict quantiles
+too, one model for each. Here are both on the same 1,500 rows, whose noise grows from left to
+right, and which leave a gap.
+"""
+
+# %%
+# The data
+# --------
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from manygp import ManyGPRegressor
+
+
+def truth(x):
+    return np.sin(2 * x) + 0.15 * x**1.5
+
+
+def noise(x):
+    return 0.05 + 0.09 * x
+
+
+rng = np.random.default_rng(1)
+x = rng.uniform(0, 10, size=1800)
+x = x[(x < 4.4) | (x > 6)][:1500]
+y = truth(x) + noise(x) * rng.normal(size=len(x))
+
+# %%
+# Two models
+# ----------
+# One line for manygp; for the trees one model of the mean and one for each end of the
+# interval.
+model = ManyGPRegressor(random_state=0).fit(x[:, None], y)
+
+trees = {
+    level: HistGradientBoostingRegressor(loss="quantile", quantile=level, random_state=0).fit(
+        x[:, None], y
+    )
+    for level in (0.05, 0.5, 0.95)
+}
+
+# %%
+# Two bands
+# ---------
+grid = np.linspace(0, 10, 600)[:, None]
+bands = {
+    "manygp": (model.predict(grid), *model.predict_interval(grid, coverage=0.9)),
+    "boosted trees, three quantile models": tuple(
+        trees[level].predict(grid) for level in (0.5, 0.05, 0.95)
+    ),
+}
+
+figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
+for ax, (name, (middle, lower, upper)), colour in zip(axes, bands.items(), ("C0", "C1")):
+    ax.plot(x, y, ".", color="0.8", markersize=3, rasterized=True)
+    ax.fill_between(grid[:, 0], lower, upper, color=colour, alpha=0.3, label="90% interval")
+    ax.plot(grid, middle, color=colour, linewidth=1.8, label="prediction")
+    ax.plot(grid, truth(grid), "k--", linewidth=0.9, label="truth")
+    ax.axvspan(4.4, 6, color="0.5", alpha=0.08, linewidth=0)
+    ax.text(5.2, -2.4, "no rows", ha="center", color="0.4")
+    ax.set(title=name, xlabel="x", xlim=(0, 10), ylim=(-2.7, 7.5))
+    ax.legend(loc="upper left", frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+axes[0].set_ylabel("y")
+plt.show()
+
+# %%
+# New rows, where there were rows to learn from, and in the gap:
+x_new = rng.uniform(0, 10, size=10_000)
+y_new = truth(x_new) + noise(x_new) * rng.normal(size=len(x_new))
+gap = (x_new > 4.4) & (x_new < 6)
+ends = {
+    "manygp": model.predict_interval(x_new[:, None], coverage=0.9),
+    "boosted trees": tuple(trees[level].predict(x_new[:, None]) for level in (0.05, 0.95)),
+}
+print(f"{'90% intervals hold':20} {'seen':>7} {'gap':>7}")
+for name, (lower, upper) in ends.items():
+    held = (lower <= y_new) & (y_new <= upper)
+    print(f"{name:20} {held[~gap].mean():7.1%} {held[gap].mean():7.1%}")
+
+# %%
+# The experts are local, so each learns the noise of its own rows. In the gap they know less,
+# and say so. Trees repeat the nearest leaf there.
+#
+# Trees and experts need not be rivals: ``trend="boosted"`` puts the trees under the experts
+# (:doc:`trends </trend>`).

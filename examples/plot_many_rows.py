@@ -1,0 +1,67 @@
+"""
+A million rows
+==============
+
+Nothing changes in the code. So that this page builds quickly it takes 50,000 rows and a time
+budget; :doc:`/scale` has what a million and more cost, files larger than memory, and clusters.
+"""
+
+# %%
+# A map of two columns with structure of many sizes.
+import matplotlib.pyplot as plt
+import numpy as np
+
+from manygp import ManyGPRegressor
+
+
+def height(X):
+    a, b = X[:, 0], X[:, 1]
+    return (
+        np.sin(3 * a) * np.cos(2 * b)
+        + 0.4 * np.sin(a * b * 2)
+        + 0.5 * np.tanh(8 * (a - 0.5 * b - 1))
+    )
+
+
+rng = np.random.default_rng(0)
+X = rng.uniform(0, 4, size=(55_000, 2))
+X = X[(X[:, 0] - 3) ** 2 + (X[:, 1] - 3) ** 2 > 0.3][:50_000]  # a hole without rows
+y = height(X) + 0.2 * rng.normal(size=len(X))
+
+# %%
+# ``time_budget`` is in seconds: ``fit`` measures the machine, and plans what it can do in that
+# time. ``n_jobs=-1`` takes all cores. ``plan_`` tells what was planned.
+model = ManyGPRegressor(time_budget=30, n_jobs=-1, random_state=0).fit(X, y)
+print(len(model.experts_), "experts;", model.plan_)
+
+# %%
+# Each row is asked of the few experts that are near to it, so a prediction costs the same
+# whatever n is.
+side = np.linspace(0, 4, 100)
+grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+mean, std = model.predict(grid, return_std=True, latent=True)
+
+figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), sharey=True, layout="constrained")
+extent = (0, 4, 0, 4)
+pictures = {
+    "truth": (height(grid), "viridis"),
+    "mean": (mean, "viridis"),
+    "std of the function": (std, "magma"),
+}
+for ax, (title, (values, colours)) in zip(axes, pictures.items()):
+    image = ax.imshow(values.reshape(100, 100), origin="lower", extent=extent, cmap=colours)
+    ax.set(title=title)
+    figure.colorbar(image, ax=ax, shrink=0.8)
+plt.show()
+
+# %%
+X_test = rng.uniform(0, 4, size=(5_000, 2))
+y_test = height(X_test) + 0.2 * rng.normal(size=5_000)
+lower, upper = model.predict_interval(X_test, coverage=0.9)
+print(f"RMSE {np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)):.3f} (noise 0.2)")
+print(f"90% intervals hold {np.mean((lower <= y_test) & (y_test <= upper)):.1%}")
+
+# %%
+# From files: ``ManyGPRegressor().fit("flights.parquet", target="delay")``. On a cluster:
+# ``manygp.dask.DaskManyGPRegressor``. After a crash: ``fit(X, y, checkpoint="folder")`` goes
+# on where it stopped.

@@ -1,0 +1,317 @@
+"""Check that tables in README and docs say what the committed results say; `--write` writes them.
+
+A table stands between `<!-- numbers: NAME -->` and `<!-- end of numbers -->`. NAME is a key of
+`BLOCKS`, whose function makes the text from a `results.csv` under benchmarks/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import difflib
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from manygp.experiments.names import PAPER_SCORES, PAPER_TASKS, SPEED_MODELS
+from manygp.experiments.published import published
+from manygp.experiments.speed_tables import medians
+from manygp.experiments.study import is_scored
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+BLOCK = re.compile(r"(<!-- numbers: (\S+) -->\n)(.*?)(<!-- end of numbers -->)", re.DOTALL)
+
+# Half of the rows of each of the paper's tasks, and what is added to its name.
+TRAINING_ROWS = {
+    "ackley": 2500, "levy": 2500, "rastrigin": 2500, "rosenbrock": 25000, "concrete": 515,
+    "airfoil": 751, "parkinsons": 2937, "power": 4784, "kin40k": 20000, "protein": 22865,
+}  # fmt: skip
+DIMENSIONS = {"ackley": " (10-d)", "rosenbrock": " (50-d)"}
+# The heads of the rows of the speed tables.
+SPEED_ROWS = {
+    "synthetic-10k": "synthetic, 10,000",
+    "synthetic-100k": "synthetic, 100,000",
+    "synthetic-1m": "synthetic, 1,000,000",
+    "kin40k": "Kin40K, 20,000",
+    "protein": "Protein, 22,865",
+    "rosenbrock": "50-d Rosenbrock, 25,000",
+}
+SHORT_SPEED_ROWS = ("synthetic-10k", "synthetic-1m", "kin40k", "protein")
+COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+TIMES = ("never", "once", "twice")
+
+Rows = list[dict[str, Any]]
+
+
+def read(name: str) -> Rows:
+    """The rows of `benchmarks/<name>/results.csv`, without empty fields, numbers as numbers."""
+    with (ROOT / "benchmarks" / name / "results.csv").open(newline="") as file:
+        return [
+            {key: _number(value) for key, value in row.items() if value}
+            for row in csv.DictReader(file)
+        ]
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        return text
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines).replace("|  |", "| |")
+
+
+def score(value: float) -> str:
+    """A score with three decimals, without the zero before the point."""
+    text = f"{value:.3f}"
+    text = "0.000" if text == "-0.000" else text
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+
+
+def scores(values: list[float] | None) -> str:
+    return "-" if values is None else " / ".join(score(value) for value in values)
+
+
+def count(n: int) -> str:
+    return COUNTS[n] if n < len(COUNTS) else str(n)
+
+
+def average(rows: list[list[float] | None]) -> list[float] | None:
+    """Means by column, unless a row is missing."""
+    if any(row is None for row in rows):
+        return None
+    return [fmean(column) for column in zip(*rows, strict=True)]
+
+
+class Quality:
+    """Means over the splits of `bench quality`, and over the seeds of `bench paper`."""
+
+    def __init__(self) -> None:
+        own = [row for row in read("quality") if row["model"] == "manygp" and is_scored(row)]
+        self.own = {task: [row for row in own if row["task"] == task] for task in PAPER_TASKS}
+        self.paper: dict[tuple[str, str], list[float]] = {}
+        for row in read("paper"):
+            if _is_same_model(row):
+                self.paper.setdefault((row["task"], row["metric"]), []).append(row["value"])
+
+    def mean(self, task: str, field: str) -> float | None:
+        found = [row[field] for row in self.own[task] if field in row]
+        return fmean(found) if found else None
+
+    def default(self, task: str) -> list[float] | None:
+        return [self.mean(task, one) for one in PAPER_SCORES] if self.own[task] else None
+
+    def here(self, task: str) -> list[float] | None:
+        cells = [self.paper.get((task, one)) for one in PAPER_SCORES]
+        return [fmean(cell) for cell in cells] if all(cells) else None
+
+    def splits(self) -> str:
+        """How many splits the means are of."""
+        found = [len(own) for own in self.own.values()]
+        least, most = min(found), max(found)
+        if most == 1:
+            return "one 50/50 split"
+        number = count(most) if least == most else f"{count(least)} to {count(most)}"
+        return f"means of {number} 50/50 splits"
+
+    def table(self, columns: dict[str, Callable[[str], Any]], head: str) -> str:
+        """Rows of the tasks and their average; a column makes scores, or text."""
+        values = {name: [of(task) for task in PAPER_TASKS] for name, of in columns.items()}
+        rows = []
+        for at, task in enumerate(PAPER_TASKS):
+            cells = [_cell(values[name][at]) for name in columns]
+            rows.append([task + DIMENSIONS.get(task, ""), f"{TRAINING_ROWS[task]:,}", *cells])
+        last = [_cell(_column_average(cells)) for cells in values.values()]
+        return table(["", head, *columns], [*rows, ["**average**", "", *last]])
+
+
+def _is_same_model(row: dict[str, Any]) -> bool:
+    """Whether it is the paper's GP-pro-c, with experts of 200 rows that have converged."""
+    key = (row["model"], row["regime"], row["points_per_expert"])
+    return key == ("bt-ent-c", "independent", 200)
+
+
+def _column_average(cells: list[Any]) -> Any:
+    if any(isinstance(cell, Seconds) for cell in cells):
+        return ""
+    if any(cell is None for cell in cells):
+        return None
+    if isinstance(cells[0], float):
+        return fmean(cells)
+    return average(cells)
+
+
+class Seconds(float):
+    """A duration, which is not averaged over tasks."""
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Seconds):
+        return f"{value:.0f}"
+    if isinstance(value, float):
+        return f"{100 * value:.1f}%"
+    return scores(value)
+
+
+def paper_scores(task: str) -> list[float]:
+    return [published()[task, "bt-ent-c", one] for one in PAPER_SCORES]
+
+
+def quality() -> str:
+    """The default beside the paper and its model here."""
+    found = Quality()
+    columns = {
+        "paper, GP-pro-c": paper_scores,
+        "here, GP-pro-c": found.here,
+        "manygp, the default": found.default,
+        "90% interval": lambda task: found.mean(task, "interval_coverage"),
+    }
+    return f"*The default: {found.splits()} (`manygp bench quality`).*\n\n" + found.table(
+        columns, "training rows"
+    )
+
+
+def quality_times() -> str:
+    """The default beside the paper, and the seconds of its fits."""
+    found = Quality()
+    seconds = {task: found.mean(task, "fit_seconds") for task in PAPER_TASKS}
+    columns = {
+        "paper, GP-pro-c": paper_scores,
+        "manygp": found.default,
+        "90% interval": lambda task: found.mean(task, "interval_coverage"),
+        "fit, s": lambda task: None if seconds[task] is None else Seconds(seconds[task]),
+    }
+    return f"*manygp: {found.splits()}.*\n\n" + found.table(columns, "rows")
+
+
+def speed_table(tasks: tuple[str, ...]) -> str:
+    """Seconds to fit and NLL: medians over the repeats, and how many there were."""
+    found = medians(read("speed"))
+    cells = {
+        (task, model): found[task, model]
+        for task in tasks
+        for model in SPEED_MODELS
+        if (task, model) in found
+    }
+    repeats = {key: one["repeats"] for key, one in cells.items() if is_scored(one)}
+    most = max(repeats.values())
+    fewer = [
+        f"{SPEED_MODELS[model]} ran {times(n)} on {SPEED_ROWS[task]} rows"
+        for (task, model), n in repeats.items()
+        if n < most
+    ]
+    said = f"Medians of {count(most)} runs" if most > 1 else "One run each"
+    caption = "*" + "; ".join([said, *fewer]) + " (`make bench`).*"
+    rows = [
+        [SPEED_ROWS[task], *(_speed_cell(cells.get((task, model))) for model in SPEED_MODELS)]
+        for task in tasks
+    ]
+    text = f"{caption}\n\n" + table(["rows", *SPEED_MODELS.values()], rows)
+    own = found.get(("synthetic-1m", "manygp"))
+    if own is None or not is_scored(own):
+        return text
+    return text + (
+        f"\nWith a million training rows all processes together need "
+        f"{own['peak_megabytes'] / 1000:.2g} GB, and a query takes "
+        f"{1e6 * own['predict_seconds'] / own['n_queries']:.2g} microseconds,\nthe average of a "
+        f"batch of {own['n_queries']:,} queries.\n"
+    )
+
+
+def times(n: int) -> str:
+    return TIMES[n] if n < len(TIMES) else f"{count(n)} times"
+
+
+def _speed_cell(one: dict[str, Any] | None) -> str:
+    if one is None:
+        return "-"
+    if is_scored(one):
+        return f"{one['fit_seconds']:.3g} s, {one['nll'] + 0.0:.2f}"
+    return str(one["note"]).split(" with ")[0].replace("|", "/")
+
+
+def first() -> str:
+    """The result under the first picture."""
+    found = read("first")
+    rows = [
+        [
+            str(row["model"]),
+            f"{row['rmse']:,.0f}",
+            f"{100 * row['coverage']:.1f}%",
+            f"{row['width']:,.0f}",
+            f"{row['interval_score']:,.0f}",
+        ]
+        for row in found
+    ]
+    head = ["", "RMSE", "90% intervals hold", "mean width", "interval score"]
+    return (
+        f"*Prices of diamonds, in dollars; {found[0]['n_rows']:,} rows to learn from, nine "
+        "columns, three of them\ncategories; both models with their defaults. The interval score "
+        "is the width, and 20 times what lies\noutside; smaller is better "
+        "(`python benchmarks/first.py`).*\n\n" + table(head, rows)
+    )
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "quality": quality,
+    "quality-times": quality_times,
+    "speed": lambda: speed_table(SHORT_SPEED_ROWS),
+    "speed-all": lambda: speed_table(tuple(SPEED_ROWS)),
+    "first": first,
+}
+
+
+def renewed(text: str) -> str:
+    """A page with the text of every block made again."""
+
+    def block(match: re.Match[str]) -> str:
+        begin, name, _, end = match.groups()
+        if name not in BLOCKS:
+            raise SystemExit(f"there is no block {name!r}; the known ones are {', '.join(BLOCKS)}")
+        return begin + BLOCKS[name]() + end
+
+    return BLOCK.sub(block, text)
+
+
+def main() -> int:
+    """Compare the pages with the results, or write them again; 1 if they differ."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--write", action="store_true", help="rewrite the tables that differ")
+    write = parser.parse_args().write
+    stale = n_blocks = 0
+    for page in PAGES:
+        old = page.read_text()
+        found = [match.group(2) for match in BLOCK.finditer(old)]
+        n_blocks += len(found)
+        if old.count("<!-- numbers:") != len(found):
+            raise SystemExit(f"{page.name}: a block of numbers has no end")
+        new = renewed(old)
+        if new == old:
+            continue
+        name = str(page.relative_to(ROOT))
+        if write:
+            page.write_text(new)
+            print(f"{name}: written")
+        else:
+            stale += 1
+            lines = (old.splitlines(), new.splitlines())
+            print("\n".join(difflib.unified_diff(*lines, name, "the results", lineterm="", n=0)))
+    if stale:
+        print("\nThese pages differ from the results: python tools/check_numbers.py --write")
+    elif not write:
+        print(f"{n_blocks} blocks of numbers say what the results say")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
