@@ -93,9 +93,18 @@ def test_pairs_pay_for_rows_that_have_not_chosen_them_or_are_no_part_of_it():
     Z = 20 * rng.random((1200, 10)) - 10  # as Ackley's, whose pairs promise too much
     y = -20 * np.exp(-0.2 * np.sqrt((Z**2).mean(axis=1))) + 0.5 * rng.normal(size=1200)
     additive = ridge.fit_splines(Z, y[:, None])
-    lured = ridge._with_pairs(additive, Z, y[:, None], 400)
+    lured = ridge._with_pairs(additive, Z, y[:, None], Z)
     assert lured.mean_square < 0.99 * additive.mean_square
     assert ridge.fit_pairs(additive, Z, y[:, None]) is additive
+
+
+def test_a_column_that_one_half_of_the_rows_does_not_vary_in_may_be_part_of_a_pair():
+    rng = np.random.default_rng(0)
+    Z = rng.random((400, 3))
+    Z[:, 2] = np.arange(400) == rng.integers(400)  # one row differs
+    y = 4 * (Z[:, :1] - 0.5) * (Z[:, 1:2] - 0.5)
+    found = ridge.fit_pairs(ridge.fit_splines(Z, y), Z, y)
+    assert (0, 1) in {term.columns for term in found.basis.terms}
 
 
 def without_row(fitted, row):

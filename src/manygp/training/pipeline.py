@@ -351,16 +351,26 @@ def _best_builder(
     other = context.builder(near, layout)
     better, compared = prefers(builder, other, context.space, rng, ("kernel", "far", "near"))
     best = other if better else builder
-    if context.space.standard and has_no_noise(best.kernel) and perf_counter() < deadline:
-        (aside,) = rng.spawn(1)  # what is not taken changes nothing
-        noisy = with_noise_of(start, NOISE_FLOOR * context.prospect.mean_square)
-        noisy = context.shared_kernel(noisy, near_blocks(context.data.X, best.kernel, rows, aside))
-        other = context.builder(noisy, layout)
-        better, more = prefers(best, other, context.space, aside, ("noise", "free", "floor"))
-        best, compared = other if better else best, [*compared, *more]
+    best, more = _with_some_noise(context, start, best, deadline)
     if best is not builder:
         best = context.builder(best.kernel, context.layout(metric(best.kernel, d)))
-    return best, compared
+    return best, [*compared, *more]
+
+
+def _with_some_noise(
+    context: _Context, start: NoisyKernel, best: Builder, deadline: float
+) -> tuple[Builder, list[Alternative]]:
+    """The best builder, or if it has no noise, one that has some if left-out rows prefer it."""
+    in_time = perf_counter() < deadline
+    if not (in_time and context.space.standard and has_no_noise(best.kernel)):
+        return best, []
+    (rng,) = context.rng.spawn(1)  # what is not taken changes nothing
+    blocks = near_blocks(context.data.X, best.kernel, context.plan.shared_rows, rng)
+    floor = NOISE_FLOOR * context.prospect.mean_square
+    noisy = context.shared_kernel(with_noise_of(start, floor), blocks)
+    other = context.builder(noisy, best.layout)
+    better, compared = prefers(best, other, context.space, rng, ("noise", "free", "floor"))
+    return other if better else best, compared
 
 
 def has_no_noise(kernel: NoisyKernel) -> bool:

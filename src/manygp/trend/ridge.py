@@ -92,21 +92,19 @@ def fit_pairs(splines: Ridge, X: Array, Y: Array) -> Ridge:
     Rows that have chosen the best of many pairs promise too much, although each is left out of
     the fit: pairs must also pay for the other half of the rows when one half has chosen them.
     """
-    most = _most_functions(len(X))
-    found = _with_pairs(splines, X, Y, most)
-    return found if found is splines or _pay_for_others(splines.basis, X, Y, most) else splines
+    found = _with_pairs(splines, X, Y, X)
+    return found if found is splines or _pay_for_others(splines.basis, X, Y) else splines
 
 
-def _pay_for_others(basis: Basis, X: Array, Y: Array, most: int) -> bool:
+def _pay_for_others(basis: Basis, X: Array, Y: Array) -> bool:
     """Whether pairs that half of the rows has chosen lower the error of the other half."""
+    halves = np.array_split(np.random.default_rng(0).permutation(len(X)), 2)
     plain = paired = 0.0
-    for start in (0, 1):
-        X_half, Y_half = X[start::2], Y[start::2]
-        others = X[1 - start :: 2], Y[1 - start :: 2]
-        splines = fit_ridge(basis, X_half, Y_half)
-        found = _with_pairs(splines, X_half, Y_half, most)
-        plain += _square_of_others(splines, X_half, Y_half, others)
-        paired += _square_of_others(found, X_half, Y_half, others)
+    for rows, others in (halves, halves[::-1]):
+        splines = fit_ridge(basis, X[rows], Y[rows])
+        found = _with_pairs(splines, X[rows], Y[rows], X)
+        plain += _square_of_others(splines, X[rows], Y[rows], (X[others], Y[others]))
+        paired += _square_of_others(found, X[rows], Y[rows], (X[others], Y[others]))
     return paired < (1 - WORTHWHILE) * plain
 
 
@@ -122,16 +120,16 @@ def _square_of_others(ridge: Ridge, X: Array, Y: Array, others: tuple[Array, Arr
     return float(np.sum(rest**2))
 
 
-def _with_pairs(splines: Ridge, X: Array, Y: Array, most: int) -> Ridge:
+def _with_pairs(splines: Ridge, X: Array, Y: Array, every: Array) -> Ridge:
     """Splines of all columns, and the pairs by which the error of rows falls, each left out.
 
-    There are at most `most` functions.
+    The rows `every` say what functions there can be, of which rows X are some.
     """
-    basis = splines.basis
+    basis, most = splines.basis, _most_functions(len(every))
     ranked = rank_pairs(basis, X, splines.errors)
 
     def bases(segments: int, counts: Iterable[int]) -> Iterator[Basis]:
-        axes = spline_axes(X, segments, QUADRATIC)
+        axes = spline_axes(every, segments, QUADRATIC)
         for count in counts:
             pairs = tuple(Term((axes[i], axes[j])) for i, j in ranked[:count])
             yield basis._replace(terms=basis.terms + pairs)
@@ -147,7 +145,7 @@ def _with_pairs(splines: Ridge, X: Array, Y: Array, most: int) -> Ridge:
     finer = (one for n in PAIR_SEGMENTS[1:] for one in fitted(bases(n, [count])))
     best = _simplest([best, *finer])
     pairs = best.basis.terms[len(basis.terms) :]
-    refined = [basis._replace(terms=(*_splines(X, n), *pairs)) for n in SEGMENTS]
+    refined = [basis._replace(terms=(*_splines(every, n), *pairs)) for n in SEGMENTS]
     larger = [one for one in refined if one.size > best.basis.size][:2]
     return _simplest([best, *fitted(larger)])  # what the pairs have hidden
 
