@@ -112,6 +112,8 @@ MOVED = {
     "../CONTRIBUTING.md": "contributing.md",
     "../SECURITY.md": "security.md",
     "../benchmarks/quality/tables.md": "tables_quality.md",
+    "../benchmarks/trust/tables.md": "tables_trust.md",
+    "../benchmarks/folds/tables.md": "tables_folds.md",
     "../benchmarks/speed/tables.md": "tables_speed.md",
     "../benchmarks/paper/tables.md": "tables_paper.md",
     "../benchmarks/paper": "tables_paper.md",
