@@ -10,7 +10,7 @@ from manygp.committee.committee import SMALL_ROWS
 from manygp.gp import expert as expert_module
 from manygp.gp import linalg
 from manygp.gp.expert import VECTOR_NOISE
-from manygp.kernels import Linear, Matern, White
+from manygp.kernels import Linear, Matern, White, structured_kernel
 from models import answers_at, choosing
 
 X, y, QUERIES = noisy_rows(slope_and_wave, 300, 60, reach=2.5)
@@ -33,6 +33,8 @@ def model(noise=0.02, **parameters):
         {"points_per_expert": 300},
         {"points_per_expert": 150, "noise": 0.5},  # in single precision
         {"kernel": Linear(1.0, "fixed") + White(0.1, "fixed")},
+        {"kernel": structured_kernel(2).with_theta(structured_kernel(2).theta - 1)},
+        {"trend": "additive"},
         {"hyperparameters": "shared", "aggregation": "nested"},
         {"hyperparameters": "shared", "aggregation": "grbcm"},
     ],

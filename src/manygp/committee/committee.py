@@ -17,6 +17,7 @@ from manygp.gp.expert import (
     Expert,
     Prediction,
     condition,
+    is_vector,
     leave_one_out,
     places,
     predict_expert,
@@ -357,8 +358,9 @@ def _prediction(expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
         others = _prediction(expert, asked.some(outside)._replace(left_out=None), work)
         order = np.argsort(np.concatenate([inside, outside]))
         return Prediction.joined([own, others]).some(order)
-    n = len(asked.X)
-    filled = asked.some(np.minimum(np.arange(n + -n % asked.tile), n - 1))
+    n, filled = len(asked.X), asked
+    if not (asked.n_queried == 1 and is_vector(expert, asked.X)):
+        filled = asked.some(np.minimum(np.arange(n + -n % asked.tile), n - 1))
     terms = None if filled.at is None else filled.at.basis
     chunks = [
         predict_expert(
@@ -366,7 +368,6 @@ def _prediction(expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
             filled.X[i : i + CHUNK_ROWS],
             work,
             with_variance=asked.with_variance,
-            alone=asked.n_queried == 1,
             terms=None if terms is None else terms[i : i + CHUNK_ROWS],
         )
         for i in range(0, len(filled.X), CHUNK_ROWS)

@@ -33,9 +33,9 @@ SINGLE_ROWS = 128
 SINGLE_VARIANCE = 5e-3
 SINGLE_NOISE = 100.0
 SINGLE_PRIOR = 1e-30
-# One row is whitened as a vector, which rounds otherwise than a matrix. In single precision, or
-# where the noise is a smaller share of the prior's variance, that would show.
-VECTOR_NOISE = 1e-4
+# The covariances of one row are a vector, whose products round otherwise than those of a matrix.
+# In single precision, or where the noise is a smaller share of the prior's variance, that shows.
+VECTOR_NOISE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,13 +297,11 @@ def predict_expert(
     work: Workspace,
     *,
     with_variance: bool,
-    alone: bool = False,
     terms: Array | None = None,
 ) -> Prediction:
     """The posterior at the rows of X (N, d), where the trend has the terms (N, r).
 
-    Without variance nothing of order n^2 is computed. If the first row is `alone`, and the others
-    only fill a tile, their variances may be left out.
+    Without variance nothing of order n^2 is computed. A single row is a vector: see `is_vector`.
     """
     factor, signal = expert.factor, expert.kernel.signal
     work.reset((len(X), len(factor.whitener)))
@@ -317,11 +315,11 @@ def predict_expert(
         return Prediction(mean, np.empty(0), np.empty(0), prior_mean)
     unexplained = None
     if factor.terms is not None and terms is not None:
-        explained = linalg.multiply_tiles(k, factor.terms.coefficients)
-        unexplained = terms - explained - factor.terms.mean
+        product = np.matmul if len(X) == 1 else linalg.multiply_tiles
+        unexplained = terms - product(k, factor.terms.coefficients) - factor.terms.mean
     prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
-    if alone and _vector_will_do(expert, factor, prior[0]):
-        prior, v = prior[:1], k[:1]
+    if len(X) == 1:
+        v = k
         linalg.multiply_vector(factor.whitener, v[0])
     else:
         v = _whiten(factor, k).T
@@ -330,9 +328,14 @@ def predict_expert(
     return Prediction(mean, variance, prior, prior_mean, unexplained)
 
 
-def _vector_will_do(expert: Expert, factor: Factor, prior: float) -> bool:
-    """Whether it does not show how the whitening of a row is rounded."""
-    return factor.whitener.dtype == np.float64 and expert.noise_variance >= VECTOR_NOISE * prior
+def is_vector(expert: Expert, X: Array) -> bool:
+    """Whether X (N, d) is one row, and it does not show how products with its covariances round.
+
+    Other rows are filled up to a tile, whose products have the digits of any other.
+    """
+    if len(X) != 1 or expert.factor.whitener.dtype != np.float64:
+        return False
+    return bool(expert.noise_variance >= VECTOR_NOISE * expert.kernel.signal.diag(X)[0])
 
 
 def leave_one_out(expert: Expert, positions: IndexArray) -> Prediction:

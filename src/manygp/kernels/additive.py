@@ -78,9 +78,15 @@ class _OneColumn:
                 np.matmul(left[rows], right[:, columns], out=product)
             self.profile.positive(out, spare, out=out)
             return out
-        r = np.minimum(np.abs(np.subtract.outer(self.z1[rows], self.z2[columns])), LARGEST_R)
-        values = np.polynomial.polynomial.polyval(r, self.profile.coefficients)
-        return np.multiply(values, np.exp(-r), out=out)
+        r = np.abs(np.subtract.outer(self.z1[rows], self.z2[columns]))
+        out[:] = _values(self.profile, r)
+        return out
+
+
+def _values(profile: Profile, r: Array) -> Array:
+    """A profile of r, element by element."""
+    r = np.minimum(r, LARGEST_R)
+    return np.polynomial.polynomial.polyval(r, profile.coefficients) * np.exp(-r)
 
 
 class _Buffers:
@@ -143,12 +149,23 @@ class ByColumn(Kernel):
         return np.broadcast_to(self.variance, n_features)
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
+        if len(X1) == 1:
+            return self._of_one_row(X1, X2, work.take())
         sums = [work.take() for _ in range(self.degree)]
         kernels, all_columns = self._by_column(KERNEL, X1, X2), slice(0, len(X2))
         buffers = _Buffers(2, TILE * len(X2))
         for rows in _blocks(len(X1), TILE):
             self._sum_up(kernels, rows, all_columns, sums, buffers)
         return sums[-1]
+
+    def _of_one_row(self, x: Array, X: Array, out: Array) -> Array:
+        """The covariances of one row: too few for what matrix products need beforehand."""
+        k = _values(PROFILES[self.nu][KERNEL], np.abs((X - x) * self._scale))
+        k *= self.variances(X.shape[1])
+        if self.degree == 2:  # each column times the sum of those on its left
+            k[:, 1:] *= np.cumsum(k[:, :-1], axis=1)
+            k = k[:, 1:]
+        return np.sum(k, axis=1, out=out[0])[None]
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
         n, step = len(X), max(TILE, BLOCK // max(1, len(X)))
@@ -180,10 +197,13 @@ class ByColumn(Kernel):
 
         return sums[-1], pullback
 
+    @property
+    def _scale(self) -> Array:
+        return np.sqrt(2 * self.nu) / np.asarray(self.length_scale)
+
     def _by_column(self, which: int, X1: Array, X2: Array) -> list[_OneColumn]:
         """Each column's kernel, or its derivative by log(length_scale), with a variance of 1."""
-        scale = np.sqrt(2 * self.nu) / np.asarray(self.length_scale)
-        columns = zip((X1 * scale).T, (X2 * scale).T, strict=True)
+        columns = zip((X1 * self._scale).T, (X2 * self._scale).T, strict=True)
         return [_OneColumn(PROFILES[self.nu][which], z1, z2) for z1, z2 in columns]
 
     def _sum_up(
