@@ -6,6 +6,8 @@ from numpy.testing import assert_array_equal
 
 from manygp import ManyGPRegressor
 from manygp.datasets import levy
+from manygp.training import trends
+from manygp.training.trends import Offer, Prospect
 
 
 def chosen_trend(fitted):
@@ -36,6 +38,31 @@ def test_noise_gets_no_trend():
     rng = np.random.default_rng(1)
     fitted = ManyGPRegressor(random_state=0).fit(rng.random((450, 3)), rng.normal(size=450))
     assert chosen_trend(fitted) == "constant"
+
+
+@pytest.mark.parametrize(
+    ("pairs_alone", "chosen"), [(0.6, "pairs"), (0.7, "constant")], ids=["half", "more than half"]
+)
+def test_where_lines_lose_a_richer_trend_is_tried_if_it_leaves_half_their_squared_error(
+    monkeypatch, pairs_alone, chosen
+):
+    with_experts = {"constant": 0.0, "linear": 0.01, "additive": -1.0, "pairs": -0.2}
+
+    class Comparison:
+        is_whole = True
+
+        def nll(self, prospect):
+            return with_experts[prospect.name] + 1e-3 * np.arange(8)
+
+    monkeypatch.setattr(trends._Comparison, "of", lambda *_: Comparison())
+    alone = {"constant": 0.0, "linear": 1.0, "additive": 0.9, "pairs": pairs_alone}
+    offers = (
+        Offer(lambda _, name=name: Prospect(name, np.zeros((1, 1))), nll, is_nested=True)
+        for name, nll in alone.items()
+    )
+    best, compared = trends.choose(offers, None, None, None, np.inf)
+    assert best.name == chosen
+    assert [one.value for one in compared] == ["constant", "linear", "pairs"][: len(compared)]
 
 
 def test_few_rows_that_hang_on_all_columns_get_one_expert():

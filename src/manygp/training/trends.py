@@ -53,9 +53,9 @@ BOOSTED_ROWS = (1000, 400_000)
 # Boosted trees that alone are worse than the best so far by this much NLL (twice the error) are
 # not worth the folds: their steps would spoil what experts see.
 HOPELESS = float(np.log(2))
-# Lines, splines and pairs: where a simpler one of them has lost, a richer one must be better than
-# the best so far without experts.
-RICHER = 0.0
+# Lines, splines and pairs: where a simpler one of them has lost, a richer one must have a lower
+# NLL without experts by this much (half the squared error). A line that loses says little of pairs.
+RICHER = float(np.log(2) / 2)
 # The least variance that a trend is taken to leave of targets whose variance is 1.
 SMALLEST_REST = 1e-12
 # Standard errors of its gain that a richer trend must gain.
@@ -135,18 +135,18 @@ class Offer(NamedTuple):
     nll: float = -np.inf
     is_nested: bool = False
 
-    def may_pay(self, best_nll: float, *, lost: bool) -> bool:
+    def may_pay(self, best_nll: float, lost_nll: float) -> bool:
         """Whether it is worth trying.
 
         Parameters
         ----------
         best_nll : float
             That of the best so far, with experts.
-        lost : bool
-            Whether the last trend that this one contains was worse than the best.
+        lost_nll : float
+            That of the last trend that this one contains, without experts, if it was worse than
+            the best; else infinity.
         """
-        worse = HOPELESS if not self.is_nested else RICHER if lost else np.inf
-        return self.nll <= best_nll + worse
+        return self.nll <= (lost_nll - RICHER if self.is_nested else best_nll + HOPELESS)
 
 
 def offers(trend: Any, data: TrainingData, seed: int, run: Run) -> Iterator[Offer]:
@@ -249,14 +249,14 @@ def choose(
         return best, []
     comparison = _Comparison.of(data, space, run)
     rows = None if comparison.is_whole else comparison.rows
-    scores, fit_best, lost = {best.name: comparison.nll(best)}, None, False
+    scores, fit_best, lost_nll = {best.name: comparison.nll(best)}, None, np.inf
     for offer in chain([second], _in_time(found, deadline)):
-        if not offer.may_pay(float(scores[best.name].mean()), lost=lost):
+        if not offer.may_pay(float(scores[best.name].mean()), lost_nll):
             continue
         prospect = offer.fit(rows)
         before, after = scores[best.name], comparison.nll(prospect)
         scores[prospect.name] = after
-        lost = gains(after, before, NEAR_TIE)
+        lost_nll = offer.nll if gains(after, before, NEAR_TIE) else np.inf
         if gains(before, after, NEAR_TIE):
             best, fit_best = prospect, offer.fit
     if best.trend is not None and rows is not None and fit_best is not None:
