@@ -1234,7 +1234,7 @@ def test_a_plot_checks_what_it_needs_before_it_builds_the_experts(made, tmp_path
     def no_work(*arguments):
         raise AssertionError("work was done")
 
-    monkeypatch.setattr("manygp.storage.model_file._assembled", no_work)
+    monkeypatch.setattr("manygp.storage.model_file.assembled", no_work)
     output = ("-o", tmp_path / "plot.png")
     refused("plot", made / "model.manygp", "--kind", "posterior", *output)
     refused("plot", made / "model.manygp", "--kind", "calibration", *output)

@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import manygp
 from large import COLUMNS, bytes_of, lower_limits, make_rows, model, write
 from manygp import ManyGPRegressor
+from manygp.committee.lazy import Spans
 from manygp.metrics import nll, rmse
 from manygp.outofcore import stages, training
 from manygp.outofcore.files import Source
@@ -72,6 +73,8 @@ def test_every_row_has_one_expert_and_keeps_its_place(reference):
     assert sum(sizes) == len(X)
     assert min(sizes) >= 50
     assert max(sizes) <= 60
+    # They lie one after the other, so that the model holds no list of them.
+    assert type(reference[0].model_.committee.layout.parts) is Spans
 
 
 def test_left_out_rows_are_those_of_the_data(reference):

@@ -452,7 +452,7 @@ def test_the_scratch_arrays_of_a_kernel_count(tmp_path, monkeypatch):
         kernel = parse_kernel("RBF(1, 'fixed') + " * terms + "White(1, 'fixed')")
         model(kernel=kernel, points_per_expert=100).fit(X, Y).save(path)
         with monkeypatch.context() as patch:
-            patch.setattr("manygp.storage.model_file.physical_memory", lambda: 1.0)
+            patch.setattr("manygp.storage.experts.physical_memory", lambda: 1.0)
             message = refused(path, r"its factors would need .* GB, and there are")
         needed.append(float(re.search(r"need (\S+) GB", message)[1]))
     # 512 rows that are predicted at a time, and 90 that the expert knows.
@@ -672,7 +672,11 @@ def lists(rows):
     return np.array(rows, dtype=np.int32)
 
 
-def test_experts_that_cannot_be_are_refused(tmp_path, sources, unsynced):
+@pytest.mark.parametrize("block", [None, 1], ids=["whole", "in blocks"])
+def test_experts_that_cannot_be_are_refused(tmp_path, sources, unsynced, monkeypatch, block):
+    if block is not None:
+        monkeypatch.setattr("manygp.storage.checks.BLOCK", block)
+        monkeypatch.setattr("manygp.storage.experts.BLOCK_EXPERTS", block)
     manifest, arrays = sources["default"]
     path = tmp_path / "model.gp"
     n, m = 40, len(arrays["own_sizes"])
@@ -694,6 +698,9 @@ def test_experts_that_cannot_be_are_refused(tmp_path, sources, unsynced):
         "hyperparameters must hold finite": {"hyperparameters": arrays["hyperparameters"][:, 1:]},
         "its evaluations are not those of its experts": {"evaluations": arrays["evaluations"][1:]},
         "it communicates a row twice": {"communication": lists([1, 1])},
+        "its order is not that of its rows": {"order": lists(range(n - 1))},
+        "a row of it is there twice": {"order": lists([0, *range(n - 1)])},
+        "order must hold integers": {"order": lists(range(-1, n - 1))},
         "conformity must hold": {"conformity": np.zeros((2, 5))},
         "its errors are not sorted": {"conformity": np.array([[3.0, 2.0, 1.0]])},
     }

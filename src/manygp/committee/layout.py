@@ -38,16 +38,17 @@ class Layout:
     copies: int = 1
 
     @classmethod
-    def of(cls, X: Array, parts: list[IndexArray], metric: Array) -> Layout:
+    def of(cls, X: Array, parts: Sequence[IndexArray], metric: Array) -> Layout:
         """The layout of parts of the rows X (n, d).
 
         Equal parts, if all are equal, are one part that counts several times.
         """
         copies = 1
-        if all(np.array_equal(part, parts[0]) for part in parts[1:]):
-            parts, copies = parts[:1], len(parts)
+        if all(np.array_equal(part, parts[0]) for part in parts):
+            parts, copies = (parts[0],), len(parts)
         centres = np.array([(X[part] * metric).mean(axis=0) for part in parts])
-        return cls(tuple(parts), read_only(metric), read_only(centres), copies)
+        parts = tuple(parts) if isinstance(parts, list) else parts
+        return cls(parts, read_only(metric), read_only(centres), copies)
 
     def __len__(self) -> int:
         """The number of experts, copies included."""

@@ -29,22 +29,34 @@ class Spans(Sequence[IndexArray]):
     def __getitem__(self, m: Any) -> Any:
         if not 0 <= m < len(self):
             raise IndexError(m)
-        return np.arange(self.bounds[m], self.bounds[m + 1])
+        return self.between(self.bounds[m], self.bounds[m + 1])
+
+    def between(self, start: int, end: int) -> IndexArray:
+        """Rows of all parts, one after the other, from one place to another."""
+        return np.arange(start, end)
+
+    @property
+    def flat(self) -> IndexArray:
+        return self.between(0, self.bounds[-1])
 
 
-class Slices(Sequence[IndexArray]):
-    """Pieces of an array `flat` that lie one after the other; `bounds` says where they begin."""
+class Slices(Spans):
+    """Parts whose rows lie one after the other in an array of row numbers."""
 
-    def __init__(self, flat: IndexArray, bounds: AnyArray) -> None:
-        self.flat, self.bounds = flat, bounds
+    def __init__(self, rows: IndexArray, bounds: IndexArray) -> None:
+        super().__init__(bounds)
+        self.rows = rows
 
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
+    def between(self, start: int, end: int) -> IndexArray:
+        return self.rows[start:end]
 
-    def __getitem__(self, m: Any) -> Any:
-        if not 0 <= m < len(self):
-            raise IndexError(m)
-        return self.flat[self.bounds[m] : self.bounds[m + 1]]
+
+def in_one(parts: Sequence[IndexArray]) -> Spans:
+    """The parts as pieces of one array, if they are not yet."""
+    if isinstance(parts, Spans):
+        return parts
+    bounds = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    return Slices(np.concatenate(parts), bounds)
 
 
 class LazyFits(Sequence[KernelFit]):

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from manygp.arrays import AnyArray, Array, IndexArray
+
+# Numbers of a large array that are looked at together.
+BLOCK = 2**22
 
 
 def require(fact: object, otherwise: str) -> None:
@@ -19,15 +25,34 @@ def shape_of(arrays: dict[str, AnyArray], name: str) -> tuple[int, int]:
     return rows, columns[0]
 
 
+def every(fact: Callable[[Any], Any], array: AnyArray) -> bool:
+    """Whether a fact holds for all numbers of an array, which may be larger than memory."""
+    step = max(1, BLOCK * len(array) // max(1, array.size))
+    return all(np.all(fact(array[i : i + step])) for i in range(0, len(array), step))
+
+
 def floats(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> Array:
     found = arrays[name]
-    if found.dtype != np.float64 or found.shape != shape or not np.all(np.isfinite(found)):
+    if found.dtype != np.float64 or found.shape != shape or not every(np.isfinite, found):
         raise ValueError(f"{name} must hold finite numbers of shape {shape}")
     return found
 
 
-def indices(arrays: dict[str, AnyArray], name: str, end: int) -> IndexArray:
+def integers_below(arrays: dict[str, AnyArray], name: str, end: int) -> AnyArray:
+    """Integers (n,) as they are in the file."""
     found = arrays[name]
-    if found.dtype != np.int32 or found.ndim != 1 or np.any((found < 0) | (found >= end)):
+    whole = found.dtype == np.int32 and found.ndim == 1
+    if not (whole and every(lambda x: (x >= 0) & (x < end), found)):
         raise ValueError(f"{name} must hold integers from 0 to {end - 1}")
-    return found.astype(np.intp)
+    return found
+
+
+def indices(arrays: dict[str, AnyArray], name: str, end: int) -> IndexArray:
+    return integers_below(arrays, name, end).astype(np.intp)
+
+
+def integers(values: AnyArray) -> AnyArray:
+    """Integers as a file holds them."""
+    if values.size and int(values.max()) >= 2**31:
+        raise ValueError("a model of more than 2^31 rows cannot be saved")
+    return values.astype(np.int32)

@@ -12,27 +12,22 @@ from collections.abc import Callable
 from importlib.metadata import version
 from numbers import Integral
 from os import PathLike
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.committee.committee import CHUNK_ROWS, Committee, assemble_later
-from manygp.committee.layout import Layout
-from manygp.committee.lazy import LazyExperts, LazyFits
+from manygp.arrays import AnyArray
 from manygp.findings import Alternative, CalibrationReport, Plan
-from manygp.gp.expert import SINGLE_ROWS
-from manygp.gp.likelihood import L_BFGS, KernelFit, TrainingData
-from manygp.kernels.base import Kernel, NoisyKernel, Sum, scratch_arrays, split_noise
+from manygp.gp.likelihood import L_BFGS
+from manygp.kernels.base import Kernel, Sum, split_noise
 from manygp.kernels.mixed import MixedKernel
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.model import FittedModel
 from manygp.rules.combine import PredictionRules
-from manygp.runtime.memory import physical_memory
 from manygp.scaling import Scaling
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.storage import container
-from manygp.storage.checks import floats, indices, require, shape_of
+from manygp.storage.checks import floats, require, shape_of
 from manygp.storage.codec import (
     NAMED,
     decode,
@@ -43,9 +38,8 @@ from manygp.storage.codec import (
     is_rule,
 )
 from manygp.storage.container import ModelFileError
-from manygp.storage.trends import describe_trend, read_trend
-from manygp.trend.linear import LinearTrend, rows_under
-from manygp.validation import LARGEST
+from manygp.storage.experts import Parts, assembled, describe_experts, read_experts, read_order
+from manygp.storage.trends import describe_trend
 
 # What may go wrong when data of any kind is taken for a model.
 MISTAKES = (
@@ -63,18 +57,6 @@ ADDED = {
 }  # fmt: skip
 
 T = TypeVar("T")
-
-
-class _Parts(NamedTuple):
-    """The committee as a file describes it, checked, before anything is computed."""
-
-    data: TrainingData
-    own: list[IndexArray]
-    neighbours: list[IndexArray]
-    fits: LazyFits
-    metric: Array
-    seats: IndexArray
-    communication: IndexArray | None
 
 
 def write_model(path: str | PathLike[str], model: FittedModel) -> None:
@@ -111,39 +93,13 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
 
 
 def _arrays(model: FittedModel) -> dict[str, AnyArray]:
-    committee = model.committee
-    data, experts = committee.training_data(), committee.experts
-    if isinstance(experts, LazyExperts):
-        fits, own, neighbours = experts.fits, list(experts.parts), list(experts.neighbours)
-    else:
-        fits = LazyFits.of([KernelFit(one.kernel, one.n_evaluations) for one in experts])
-        own = [expert.indices for expert in experts]
-        neighbours = [expert.neighbours for expert in experts]
-    arrays: dict[str, AnyArray] = {
-        "X": data.X,
-        "y": data.Y,
-        "alpha": data.alpha,
-        "x_shift": model.x_scaling.shift,
-        "x_half_scale": model.x_scaling.half_scale,
-        "y_shift": model.y_scaling.shift,
-        "y_half_scale": model.y_scaling.half_scale,
-        "metric": committee.layout.metric,
-        "hyperparameters": fits.values,
-        "evaluations": _integers(fits.counts),
-        "own": _integers(np.concatenate(own)),
-        "own_sizes": _integers([len(rows) for rows in own]),
-        "neighbours": _integers(np.concatenate(neighbours)),
-        "neighbours_sizes": _integers([len(rows) for rows in neighbours]),
-        "seats": _integers(np.tile(np.arange(len(experts)), committee.layout.copies)),
-    }
-    if committee.communication is not None:
-        arrays["communication"] = _integers(committee.communication.indices)
+    arrays = describe_experts(model)
+    for axis, scaling in (("x", model.x_scaling), ("y", model.y_scaling)):
+        arrays |= {f"{axis}_{name}": one for name, one in scaling._asdict().items()}
     if model.conformity is not None:
         arrays["conformity"] = model.conformity
     if model.honest is not None:
         arrays["honest"] = model.honest
-    if model.order is not None:
-        arrays["order"] = _integers(model.order)
     return arrays
 
 
@@ -189,7 +145,7 @@ def read_model(path: str | PathLike[str]) -> FittedModel:
 
     def build() -> FittedModel:
         with np.errstate(all="ignore"):
-            model = FittedModel(committee=_assembled(described, parts), **described)
+            model = FittedModel(committee=assembled(described, parts), **described)
         return model.queried_by(model.settings)
 
     return _read(path, "cannot be used", build)
@@ -205,37 +161,9 @@ def _read(path: str | PathLike[str], what: str, step: Callable[[], T]) -> T:
         raise ModelFileError(f"{os.fspath(path)} {what}: {reason}") from error
 
 
-def _assembled(described: dict[str, Any], parts: _Parts) -> Committee:
-    """The committee; factors are built when they are needed."""
-    own = [parts.own[m] for m in parts.seats]
-    layout = Layout.of(parts.data.X, own, parts.metric)
-    common, data = parts.communication, parts.data
-    trend = None if data.trend is None else data.trend.model
-    if isinstance(trend, LinearTrend) and trend.kriged:  # what depends on it, files do not hold
-        data = data._replace(trend=rows_under(trend, data, layout.parts))
-    committee = assemble_later(
-        data,
-        layout,
-        parts.fits.at(parts.seats),
-        [parts.neighbours[m] for m in parts.seats[: len(layout.parts)]],
-        None if common is None else (common, KernelFit(described["kernel"])),
-    )
-    scaling = described["y_scaling"]
-    ends = np.array([data.Y.min(axis=0), data.Y.max(axis=0)])
-    numbers = [layout.centres, ends * scaling.half_scale + scaling.shift / 2]
-    for rows, fit in zip(layout.parts, parts.fits.at(parts.seats), strict=False):
-        numbers.append(np.sqrt(fit.kernel.diag(data.X[rows]).max()) * scaling.scale)
-    # Factors that are built later are checked then.
-    built = [] if isinstance(committee.experts, LazyExperts) else [*committee.experts]
-    for expert in [*built, *([committee.communication] if committee.communication else [])]:
-        numbers += [expert.whitener, expert.coefficients]
-    require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")
-    return committee
-
-
 def _decoded(
     manifest: dict[str, Any], arrays: dict[str, AnyArray]
-) -> tuple[dict[str, Any], _Parts]:
+) -> tuple[dict[str, Any], Parts]:
     """The fields of a model but its committee, and the parts of which that is built."""
     require(isinstance(manifest["kernel"], str), "its kernel is no text")
     parsed = parse_kernel(manifest["kernel"])
@@ -243,10 +171,8 @@ def _decoded(
     mixed = isinstance(kernel, MixedKernel)
     plain = mixed or _sides(parsed) == (kernel.signal, kernel.noise)
     require(plain, "its kernel does not end with its noise")
-    parts = _parts(manifest, arrays, kernel)
+    parts = read_experts(manifest, arrays, kernel)
     n_targets = parts.data.Y.shape[1]
-    kernel.check_columns(parts.data.X.shape[1])
-    _require_memory(parts, kernel)
     require(manifest["alone"] is (len(parts.own) == 1), "its experts are not as many as it says")
     conformity = None
     if "conformity" in arrays:
@@ -256,11 +182,6 @@ def _decoded(
     if "honest" in arrays:
         honest = floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
         require(np.all(honest[-1] > 0), "a std of it is not positive")
-    order = None
-    if "order" in arrays:
-        order = indices(arrays, "order", 2**31)
-        require(len(order) == len(parts.data.X), "its order is not that of its rows")
-        require(np.all(np.diff(np.sort(order)) > 0), "a row of it is there twice")
     columns = _columns(manifest["columns"], parts.data.X.shape[1])
     target, encoder = _table(manifest["table"])
     if encoder is not None:
@@ -278,7 +199,7 @@ def _decoded(
         "rules": rules,
         "conformity": conformity,
         "honest": honest,
-        "order": order,
+        "order": read_order(arrays, len(parts.data.X)),
         "report": None if manifest["report"] is None else _report(manifest["report"]),
         "plan": _plan(decode_all(manifest["plan"])),
         "encoder": encoder,
@@ -355,63 +276,6 @@ def _scaling(arrays: dict[str, AnyArray], axis: str, n_columns: int) -> Scaling:
     return Scaling(shift, half_scale)
 
 
-def _parts(manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: NoisyKernel) -> _Parts:
-    (n, d), (_, n_targets) = shape_of(arrays, "X"), shape_of(arrays, "y")
-    require(n > 0 and d > 0 and n_targets > 0, "it has no rows")
-    metric = floats(arrays, "metric", (d,))
-    data = TrainingData(
-        floats(arrays, "X", (n, d)),
-        floats(arrays, "y", (n, n_targets)),
-        floats(arrays, "alpha", (n,)),
-        manifest["constant_mean"],
-    )
-    trend = manifest.get("trend") if manifest.get("schema") == 1 else manifest["trend"]
-    if trend is not None:
-        data = data._replace(trend=read_trend(trend, arrays, data))
-    require(type(data.constant_mean) is bool, "constant_mean is not true or false")
-    for name, one, most in (
-        ("X", data.X, LARGEST), ("y", data.Y, LARGEST), ("metric", metric, LARGEST**0.5),
-    ):  # fmt: skip
-        require(np.all(np.abs(one) <= most), f"squares of {name} overflow")
-    require(np.all(data.alpha >= 0), "a noise variance of it is negative")
-    own, neighbours = _known_rows(arrays, n)
-    fits = _fits(arrays, kernel, len(own))
-    seats = indices(arrays, "seats", len(own))
-    require(set(seats.tolist()) == set(range(len(own))), "an expert of it has no seat")
-    require(len(seats) <= n, "it has more seats than rows")
-    common = None
-    if "communication" in arrays:
-        common = indices(arrays, "communication", n)
-        require(len(np.unique(common)) == len(common) > 0, "it communicates a row twice")
-    return _Parts(data, own, neighbours, fits, metric, seats, common)
-
-
-def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[list[IndexArray], list[IndexArray]]:
-    """The rows of each expert, and those of others that it knows as well."""
-    own, neighbours = (_split(arrays, name, n) for name in ("own", "neighbours"))
-    require(0 < len(own) == len(neighbours), "its experts differ in number")
-    require(min(map(len, own)) > 0, "an expert of it has no rows")
-    known = [
-        np.repeat(np.arange(len(parts)), [len(rows) for rows in parts]) * n + np.concatenate(parts)
-        for parts in (own, neighbours)
-    ]
-    repeated = np.diff(np.sort(np.concatenate(known))) == 0
-    require(not repeated.any(), "an expert of it knows a row twice")
-    seen = np.zeros(n, dtype=bool)
-    seen[np.concatenate(own)] = True
-    require(seen.all(), "a row of it has no expert")
-    return own, neighbours
-
-
-def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> LazyFits:
-    """The kernel of each expert."""
-    values = floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
-    require(np.all(values > 0), "a hyperparameter of it is not positive")
-    counts = indices(arrays, "evaluations", 2**31)
-    require(len(counts) == n_experts, "its evaluations are not those of its experts")
-    return LazyFits(kernel, values, counts)
-
-
 def _encode_table(model: FittedModel) -> dict[str, Any] | None:
     """The target's name and the encoder, if there is one of them."""
     if model.target is None and model.encoder is None:
@@ -436,40 +300,6 @@ def _table(found: Any) -> tuple[str | None, Any]:
 
             return target, TableEncoder.from_columns(columns)  # of manygp 0.1
     raise ValueError("its table is none")
-
-
-def _require_memory(parts: _Parts, kernel: NoisyKernel) -> None:
-    """Refuse experts that exceed the machine's memory.
-
-    Factors of several experts are computed when they are needed, and forgotten again if they are
-    too many: what counts is the largest one, and the scratch arrays of the kernel.
-    """
-    memory, data = physical_memory(), parts.data
-    common = 0 if parts.communication is None else len(parts.communication)
-    known = [len(a) + len(b) for a, b in zip(parts.own, parts.neighbours, strict=True)]
-    most = max(*known, common)
-    numbers = 8 * sum(known) * (data.X.shape[1] + data.Y.shape[1] + 1)
-    factor = 8 * most**2 + (4 * most**2 if most >= SINGLE_ROWS and len(known) > 1 else 0)
-    with np.errstate(all="ignore"):
-        scratch = 8 * CHUNK_ROWS * most * scratch_arrays(kernel.signal, data.X[:1])
-    needed = numbers + factor + scratch
-    require(
-        needed <= memory,
-        f"its factors would need {needed / 1e9:.3g} GB, and there are {memory / 1e9:.3g} GB",
-    )
-
-
-def _integers(values: Any) -> AnyArray:
-    found = np.asarray(values)
-    if found.size and int(found.max()) >= 2**31:
-        raise ValueError("a model of more than 2^31 rows cannot be saved")
-    return found.astype(np.int32)
-
-
-def _split(arrays: dict[str, AnyArray], name: str, n: int) -> list[IndexArray]:
-    rows, sizes = indices(arrays, name, n), indices(arrays, f"{name}_sizes", n + 1)
-    require(int(sizes.sum()) == len(rows), f"{name} is longer or shorter than its sizes say")
-    return np.split(rows, np.cumsum(sizes)[:-1])
 
 
 def _plan(found: dict[str, Any]) -> Plan:

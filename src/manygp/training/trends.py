@@ -54,7 +54,7 @@ BOOSTED_ROWS = (1000, 400_000)
 # not worth the folds: their steps would spoil what experts see.
 HOPELESS = float(np.log(2))
 # Lines, splines and pairs: where a simpler one of them has lost, a richer one must have a lower
-# NLL without experts by this much (half the squared error). A line that loses says little of pairs.
+# NLL without experts by this much (half the squared error): lines that lose say little of pairs.
 RICHER = float(np.log(2) / 2)
 # The least variance that a trend is taken to leave of targets whose variance is 1.
 SMALLEST_REST = 1e-12

@@ -1,0 +1,237 @@
+"""The experts of a model as arrays of numbers, and back, checked before they are used.
+
+A file may hold more rows than memory: what is large is looked at in blocks, and never copied.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.committee.committee import CHUNK_ROWS, Committee, assemble_later
+from manygp.committee.layout import Layout
+from manygp.committee.lazy import MOST_ROWS, LazyExperts, LazyFits, Slices, Spans, in_one
+from manygp.gp.expert import SINGLE_ROWS
+from manygp.gp.likelihood import KernelFit, TrainingData
+from manygp.kernels.base import NoisyKernel, scratch_arrays
+from manygp.model import FittedModel
+from manygp.runtime.memory import physical_memory
+from manygp.storage.checks import (
+    every,
+    floats,
+    indices,
+    integers,
+    integers_below,
+    require,
+    shape_of,
+)
+from manygp.storage.trends import read_trend
+from manygp.trend.linear import LinearTrend, rows_under
+from manygp.validation import LARGEST
+
+# Experts whose rows are compared with each other at a time.
+BLOCK_EXPERTS = 4096
+
+
+class Parts(NamedTuple):
+    """The committee as a file describes it, checked, before anything is computed."""
+
+    data: TrainingData
+    own: Spans
+    neighbours: Spans
+    fits: LazyFits
+    metric: Array
+    seats: IndexArray
+    communication: IndexArray | None
+
+    @property
+    def sizes(self) -> IndexArray:
+        """How many rows each expert knows: (M,)."""
+        found: IndexArray = np.diff(self.own.bounds) + np.diff(self.neighbours.bounds)
+        return found
+
+    def seated(self) -> Parts:
+        """The same with an expert for each seat."""
+        if np.array_equal(self.seats, np.arange(len(self.own))):
+            return self
+        own, neighbours = (
+            in_one([one[m] for m in self.seats]) for one in (self.own, self.neighbours)
+        )
+        return self._replace(own=own, neighbours=neighbours, fits=self.fits.at(self.seats))
+
+
+def describe_experts(model: FittedModel) -> dict[str, AnyArray]:
+    """The arrays of a model's rows and experts."""
+    committee = model.committee
+    data, experts = committee.training_data(), committee.experts
+    if isinstance(experts, LazyExperts):
+        fits, own, neighbours = experts.fits, in_one(experts.parts), in_one(experts.neighbours)
+    else:
+        fits = LazyFits.of([KernelFit(one.kernel, one.n_evaluations) for one in experts])
+        own = in_one([expert.indices for expert in experts])
+        neighbours = in_one([expert.neighbours for expert in experts])
+    arrays: dict[str, AnyArray] = {
+        "X": data.X,
+        "y": data.Y,
+        "alpha": data.alpha,
+        "metric": committee.layout.metric,
+        "hyperparameters": fits.values,
+        "evaluations": integers(fits.counts),
+        "own": integers(own.flat),
+        "own_sizes": integers(np.diff(own.bounds)),
+        "neighbours": integers(neighbours.flat),
+        "neighbours_sizes": integers(np.diff(neighbours.bounds)),
+        "seats": integers(np.tile(np.arange(len(experts)), committee.layout.copies)),
+    }
+    if committee.communication is not None:
+        arrays["communication"] = integers(committee.communication.indices)
+    if model.order is not None:
+        arrays["order"] = integers(model.order)
+    return arrays
+
+
+def read_experts(
+    manifest: dict[str, Any], arrays: dict[str, AnyArray], kernel: NoisyKernel
+) -> Parts:
+    """What a file says about rows and experts; experts that exceed the memory are refused."""
+    data = _data(manifest, arrays)
+    n, d = data.X.shape
+    kernel.check_columns(d)
+    metric = floats(arrays, "metric", (d,))
+    require(np.all(np.abs(metric) <= LARGEST**0.5), "squares of metric overflow")
+    own, neighbours = _known_rows(arrays, n)
+    fits = _fits(arrays, kernel, len(own))
+    seats = indices(arrays, "seats", len(own))
+    require(len(np.unique(seats)) == len(own), "an expert of it has no seat")
+    require(len(seats) <= n, "it has more seats than rows")
+    common = None
+    if "communication" in arrays:
+        common = indices(arrays, "communication", n)
+        require(len(np.unique(common)) == len(common) > 0, "it communicates a row twice")
+    found = Parts(data, own, neighbours, fits, metric, seats, common)
+    _require_memory(found, kernel)
+    return found
+
+
+def _data(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> TrainingData:
+    """The rows of a file, and the trend under them."""
+    (n, d), (_, n_targets) = shape_of(arrays, "X"), shape_of(arrays, "y")
+    require(n > 0 and d > 0 and n_targets > 0, "it has no rows")
+    data = TrainingData(
+        floats(arrays, "X", (n, d)),
+        floats(arrays, "y", (n, n_targets)),
+        floats(arrays, "alpha", (n,)),
+        manifest["constant_mean"],
+    )
+    require(type(data.constant_mean) is bool, "constant_mean is not true or false")
+    for name, one in (("X", data.X), ("y", data.Y)):
+        require(every(lambda x: np.abs(x) <= LARGEST, one), f"squares of {name} overflow")
+    require(every(lambda x: x >= 0, data.alpha), "a noise variance of it is negative")
+    trend = manifest.get("trend") if manifest.get("schema") == 1 else manifest["trend"]
+    return data if trend is None else data._replace(trend=read_trend(trend, arrays, data))
+
+
+def read_order(arrays: dict[str, AnyArray], n: int) -> AnyArray | None:
+    """Places (n,) of a file's rows in the data that they come from, if it tells."""
+    if "order" not in arrays:
+        return None
+    found = integers_below(arrays, "order", 2**31)
+    require(len(found) == n, "its order is not that of its rows")
+    ordered = np.sort(found)
+    require(np.all(ordered[1:] > ordered[:-1]), "a row of it is there twice")
+    return found
+
+
+def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[Spans, Spans]:
+    """The rows of each expert, and those of others that it knows as well."""
+    own, neighbours = (_split(arrays, name, n) for name in ("own", "neighbours"))
+    require(0 < len(own) == len(neighbours), "its experts differ in number")
+    require(np.diff(own.bounds).min() > 0, "an expert of it has no rows")
+    for first in range(0, len(own), BLOCK_EXPERTS):
+        end = min(first + BLOCK_EXPERTS, len(own))
+        known = [_numbered(one, first, end, n) for one in (own, neighbours)]
+        repeated = np.diff(np.sort(np.concatenate(known))) == 0
+        require(not repeated.any(), "an expert of it knows a row twice")
+    if isinstance(own, Slices):
+        seen = np.zeros(n, dtype=bool)
+        seen[own.flat] = True
+        require(seen.all(), "a row of it has no expert")
+    return own, neighbours
+
+
+def _numbered(parts: Spans, first: int, end: int, n: int) -> IndexArray:
+    """One number for each row of each part from `first` to `end`, of n rows."""
+    bounds = parts.bounds[first : end + 1]
+    part = np.repeat(np.arange(first, end), np.diff(bounds))
+    rows: IndexArray = part * n + parts.between(int(bounds[0]), int(bounds[-1]))
+    return rows
+
+
+def _split(arrays: dict[str, AnyArray], name: str, n: int) -> Spans:
+    """Rows of experts, one after the other; all n of them in their order need no memory."""
+    rows, sizes = integers_below(arrays, name, n), indices(arrays, f"{name}_sizes", n + 1)
+    require(int(sizes.sum()) == len(rows), f"{name} is longer or shorter than its sizes say")
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    if np.array_equal(rows, np.arange(n, dtype=rows.dtype)):
+        return Spans(bounds)
+    return Slices(rows.astype(np.intp), bounds)
+
+
+def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> LazyFits:
+    """The kernel of each expert."""
+    values = floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
+    require(np.all(values > 0), "a hyperparameter of it is not positive")
+    counts = indices(arrays, "evaluations", 2**31)
+    require(len(counts) == n_experts, "its evaluations are not those of its experts")
+    return LazyFits(kernel, values, counts)
+
+
+def assembled(described: dict[str, Any], parts: Parts) -> Committee:
+    """The committee; factors are built when they are needed."""
+    parts = parts.seated()
+    layout = Layout.of(parts.data.X, parts.own, parts.metric)
+    common, data = parts.communication, parts.data
+    trend = None if data.trend is None else data.trend.model
+    if isinstance(trend, LinearTrend) and trend.kriged:  # what depends on it, files do not hold
+        data = data._replace(trend=rows_under(trend, data, layout.parts))
+    committee = assemble_later(
+        data,
+        layout,
+        parts.fits,
+        parts.neighbours,
+        None if common is None else (common, KernelFit(described["kernel"])),
+    )
+    scaling = described["y_scaling"]
+    ends = np.array([data.Y.min(axis=0), data.Y.max(axis=0)])
+    numbers = [layout.centres, ends * scaling.half_scale + scaling.shift / 2]
+    for rows, fit in zip(layout.parts, parts.fits, strict=False):
+        numbers.append(np.sqrt(fit.kernel.diag(data.X[rows]).max()) * scaling.scale)
+    # Factors that are built later are checked then.
+    built = [] if isinstance(committee.experts, LazyExperts) else [*committee.experts]
+    for expert in [*built, *([committee.communication] if committee.communication else [])]:
+        numbers += [expert.whitener, expert.coefficients]
+    require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")
+    return committee
+
+
+def _require_memory(parts: Parts, kernel: NoisyKernel) -> None:
+    """Refuse experts that exceed the machine's memory.
+
+    Experts of several, and their factors, are made when they are needed, and forgotten again if
+    they are too many: what counts is the largest one, and the scratch arrays of the kernel.
+    """
+    memory, data, sizes = physical_memory(), parts.data, parts.sizes
+    common = 0 if parts.communication is None else len(parts.communication)
+    most = max(int(sizes.max()), common)
+    rows = max(most, min(int(sizes.sum()), MOST_ROWS))
+    numbers = 8 * rows * (data.X.shape[1] + data.Y.shape[1] + 1)
+    factor = 8 * most**2 + (4 * most**2 if most >= SINGLE_ROWS and len(sizes) > 1 else 0)
+    with np.errstate(all="ignore"):
+        scratch = 8 * CHUNK_ROWS * most * scratch_arrays(kernel.signal, data.X[:1])
+    needed = numbers + factor + scratch
+    require(
+        needed <= memory,
+        f"its factors would need {needed / 1e9:.3g} GB, and there are {memory / 1e9:.3g} GB",
+    )
