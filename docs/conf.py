@@ -72,6 +72,7 @@ sphinx_gallery_conf = {
     ),
     "show_memory": False,
     "min_reported_time": 10_000,
+    "write_computation_times": False,  # these pages would load scripts from elsewhere
     "remove_config_comments": True,
     "download_all_examples": False,
     "show_signature": False,
