@@ -25,7 +25,13 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.md5"]
+exclude_patterns = [
+    "_build",
+    "sg_execution_times.rst",
+    "gallery/**/*.ipynb",
+    "gallery/**/*.py",
+    "gallery/**/*.md5",
+]
 templates_path = ["_templates"]
 smartquotes = False
 toc_object_entries_show_parents = "hide"

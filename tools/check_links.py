@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 WITHOUT_ANCHORS = {"search.html", "genindex.html"}
 # Where links that lead out of the site may lead; a host stands here in one spelling.
 HOSTS = {"docs.dask.org", "docs.ray.io", "doi.org", "github.com"}
+WELL_FORMED = re.compile(r"https://[a-z0-9.-]+(/[\w.~%@:+,;=&()/-]*)?(\?[^\s#]+)?(#[^\s#]+)?")
 OUT = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 
 
@@ -101,7 +102,7 @@ def unfit(link: str) -> str | None:
     """Why a link should not lead out of the site; None if it may."""
     if not link.startswith("https://"):
         return "not https"
-    if not re.fullmatch(r"https://[a-z0-9.-]+(/[\w.~%@:+,;=&()/-]*)?(\?[^\s#]*)?(#[^\s#]*)?", link):
+    if not WELL_FORMED.fullmatch(link):
         return "malformed"
     if urlsplit(link).netloc not in HOSTS:
         return "its host is not one of HOSTS in tools/check_links.py"
