@@ -25,7 +25,13 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.md5"]
+exclude_patterns = [
+    "_build",
+    "sg_execution_times.rst",
+    "gallery/**/*.ipynb",
+    "gallery/**/*.py",
+    "gallery/**/*.md5",
+]
 templates_path = ["_templates"]
 smartquotes = False
 toc_object_entries_show_parents = "hide"
@@ -72,6 +78,7 @@ sphinx_gallery_conf = {
     ),
     "show_memory": False,
     "min_reported_time": 10_000,
+    "write_computation_times": False,  # these pages would load scripts from elsewhere
     "remove_config_comments": True,
     "download_all_examples": False,
     "show_signature": False,

@@ -64,7 +64,7 @@ CalibrationDisplay.from_estimator(model, figure=choices)
 plt.show()
 
 # %%
-# The same without Python (``pip install "manygp[cli]"``):
+# The same without Python (``pip install ".[cli]" in a clone``):
 #
 # .. code-block:: sh
 #

@@ -54,6 +54,14 @@ print(f"std of a new value by the good instrument: {with_good[0]:.2f}")
 print(f"std of a new value by the bad instrument:  {with_bad[0]:.2f}")
 
 # %%
+# ``alpha`` is a number for all new rows, or one for each. ``predict_interval``,
+# ``predict_dist`` and ``predict_quantiles`` take it too.
+X_new, its_noise_std = [[1.0], [3.0], [5.0]], np.array([0.1, 0.1, 1.0])
+lower, upper = told.predict_interval(X_new, coverage=0.9, alpha=its_noise_std**2)
+for row, low, high in zip(X_new, lower, upper):
+    print(f"x = {row[0]}: {low:5.2f} to {high:5.2f}")
+
+# %%
 # On the command line it is ``manygp fit data.csv --target y --noise-column variance``. What
 # ``alpha`` does not know, the kernel's own noise learns: both are added. Repeated rows, and
 # how noise counts when rows are left out: :doc:`/calibration`.

@@ -4,7 +4,7 @@ import re
 import shlex
 import tomllib
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +60,41 @@ def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def link_checker():
+    spec = spec_from_file_location("check_links", ROOT / "tools" / "check_links.py")
+    checker = module_from_spec(spec)
+    spec.loader.exec_module(checker)
+    return checker
+
+
+def test_links_out_of_the_pages_are_well_formed_and_of_known_hosts():
+    checker = link_checker()
+    links = [link for page in PAGES for link in checker.links_of_markdown(page.read_text())]
+    assert list(checker.problems_outside(links)) == []
+    used = {link.split("/")[2] for link in links if link.startswith("https://")}
+    assert used == checker.HOSTS, "HOSTS has what the pages use, and nothing else"
+    assert len({host.removeprefix("www.") for host in used}) == len(used)
+
+
+@pytest.mark.parametrize(
+    ("links", "why"),
+    [
+        (["http://github.com/a"], "not https"),
+        (["//github.com/a"], "not https"),
+        (["https:/github.com/a"], "not https"),
+        (["https://github.com/a b"], "malformed"),
+        (["https://[github.com"], "malformed"),
+        (["https://www.github.com/a"], "host"),
+        (["https://example.org"], "host"),
+        (["https://github.com/a", "https://github.com/a/"], "spelt"),
+        (["https://github.com/a#b", "https://github.com/a/#b"], "spelt"),
+    ],
+)
+def test_a_bad_link_out_of_the_site_is_found(links, why):
+    (found,) = link_checker().problems_outside(links)
+    assert why in found
 
 
 def named(dotted):

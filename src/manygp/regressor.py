@@ -551,7 +551,8 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         """How much each column matters, as shares of the variance of y: a table by name.
 
         What the trend explains by a column, and what the experts explain beyond that, dealt out
-        by their length-scales. Nothing is fitted or permuted. `print` shows the table.
+        by their length-scales. Nothing is fitted or permuted. `print` shows the table. Of a table
+        with categories, dates or missing values it has a line for each feature of `encoder_`.
 
         Returns
         -------
@@ -565,8 +566,8 @@ class ManyGPRegressor(RegressorMixin, Likeness):
     ) -> Array:
         """Draw from the joint distribution: (N, n_samples) or (N, t, n_samples).
 
-        Parameters are those of `predict`, and the number and seed of the draws. Before `fit` they
-        are draws from the prior.
+        With `latent` they are draws of the function, without noise. Before `fit` they are draws
+        from the prior.
         """
         rng = check_random_state(random_state)
         if not self.__sklearn_is_fitted__():
