@@ -411,7 +411,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
         """
         if not dask.is_dask_collection(X):
             return super().predict_interval(X, coverage, alpha=alpha)
-        self.model_.reach(coverage)
+        self.model_.require_coverage(coverage)
         given = {"coverage": coverage, "alpha": float(alpha)}
         return self._lazily(X, "predict_interval", given, 2)
 

@@ -14,7 +14,8 @@ from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, Query
 from manygp.committee.covariance import between_rows
 from manygp.committee.gradients import gradients
-from manygp.distribution import PredictiveDistribution, fit_tail
+from manygp.conformity import Conformity
+from manygp.distribution import PredictiveDistribution
 from manygp.findings import CalibrationReport, Plan
 from manygp.gp.likelihood import Likelihood, psd_root
 from manygp.kernels.base import NoisyKernel
@@ -55,8 +56,8 @@ class FittedModel:
         The kernel that the experts share or started from, or that of a single expert.
     chosen, rules : PredictionRules
         The rules that `fit` chose, and those in force.
-    conformity : ndarray of shape (t, m), or None
-        ``|y - mean| / std`` of rows that were left out, sorted, by the chosen rules.
+    conformity : Conformity or None
+        Errors of rows that were left out, by the chosen rules.
     report : CalibrationReport or None
         How the rules were chosen.
     plan : Plan
@@ -82,7 +83,7 @@ class FittedModel:
     kernel: NoisyKernel
     chosen: PredictionRules
     rules: PredictionRules
-    conformity: Array | None
+    conformity: Conformity | None
     report: CalibrationReport | None
     plan: Plan
     honest: Array | None = None
@@ -185,30 +186,18 @@ class FittedModel:
         self, X: Array, coverage: float, *, alpha: Any = 0.0
     ) -> tuple[Array, Array]:
         """Lower and upper ends of intervals that hold y with a probability of `coverage`."""
-        self.reach(coverage)  # a promise that cannot be made is an error before the work
+        self.require_coverage(coverage)
         return self.interval_of(*self.predict(X, alpha=alpha), coverage)
+
+    def require_coverage(self, coverage: float) -> None:
+        """Refuse a promise that cannot be made, before any work."""
+        self._conformity.require(coverage)
 
     def interval_of(self, mean: Array, std: Array, coverage: float) -> tuple[Array, Array]:
         """The intervals of rows with this mean and std, as `predict` returns them."""
-        reach = self.reach(coverage)
-        width = _squeeze(reach * (std if std.ndim == 2 else std[:, None]))
+        normalised = (std if std.ndim == 2 else std[:, None]) / self.y_scaling.scale
+        width = self._conformity.reach(coverage, normalised).reshape(std.shape) * std
         return mean - width, mean + width
-
-    def reach(self, coverage: float) -> Array:
-        """How many std an interval extends to either side, for each target: (t,)."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, not be {coverage!r}")
-        conformity = self._conformity()
-        m = conformity.shape[1]
-        rank = int(np.ceil((m + 1) * coverage - 1e-9))
-        if m == 1:
-            raise ValueError("a single training row tells nothing about errors; fit more")
-        if rank > m:
-            raise ValueError(
-                f"{m} training rows can promise a coverage of at most {m / (m + 1):.4g}, not "
-                f"{coverage!r}"
-            )
-        return conformity[:, rank - 1]
 
     def ready_for_intervals(self) -> FittedModel:
         """The same, with the errors of rows that are left out, which intervals need.
@@ -217,7 +206,7 @@ class FittedModel:
         """
         if self.conformity is not None or len(self.committee.training_data().X) == 1:
             return self
-        return replace(self, conformity=self._conformity())
+        return replace(self, conformity=self._conformity)
 
     def predict_dist(self, X: Array, *, alpha: Any = 0.0) -> PredictiveDistribution:
         """The distributions of y: Student-t, or normal where that is as likely."""
@@ -225,13 +214,13 @@ class FittedModel:
 
     def distribution_of(self, mean: Array, std: Array) -> PredictiveDistribution:
         """The distributions of y with this mean and std, as `predict` returns them."""
-        return PredictiveDistribution(mean, std, *self._tail)
+        return self._conformity.distribution(mean, std, self.y_scaling.scale)
 
-    @cached_property
-    def _tail(self) -> tuple[Array, Array]:
-        """Degrees of freedom and scale of errors in units of the std: (t,), or () for one."""
-        tails = np.array([fit_tail(z) for z in self._conformity()])
-        return _squeeze(tails[:, 0]), _squeeze(tails[:, 1])
+    @property
+    def fewest_dof(self) -> float:
+        """The degrees of freedom of the heaviest tail of these distributions."""
+        with np.errstate(divide="ignore"):
+            return float(1 / self._conformity.tails[0].max())
 
     def leave_one_out(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
         """Mean and std of training rows, all by default, as if each had been left out."""
@@ -407,8 +396,9 @@ class FittedModel:
         std = np.sqrt(variance if latent else variance + noise + known_noise)
         return self._in_units(mean), self._std_in_units(std)
 
-    def _conformity(self) -> Array:
-        """Sorted |y - mean| / std of training rows that were left out: (t, m)."""
+    @cached_property
+    def _conformity(self) -> Conformity:
+        """Errors of training rows that were left out, by the rules in force."""
         if self.conformity is not None and self.rules == self.chosen:
             return self.conformity
         data = self.committee.training_data()
@@ -416,7 +406,7 @@ class FittedModel:
         query = self._left_out(rows)
         mean, variance, noise = self._distribution(query)
         std = np.sqrt(variance + noise + self._known_noise(query))
-        return np.sort(np.abs(data.targets_of(self._places(rows)).T - mean) / std, axis=1)
+        return Conformity.of((data.targets_of(self._places(rows)).T - mean) / std, std)
 
     def _joint(self, Z: Array, *, latent: bool) -> tuple[Array, Array]:
         """Means (t, N) and joint covariance (N, N) of the normalised targets."""

@@ -482,7 +482,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         lower, upper : ndarrays of shape (N,) or (N, t)
         """
         model = self.model_
-        model.reach(coverage)  # a promise that cannot be made is an error before the work
+        model.require_coverage(coverage)
         return model.interval_of(*self._mean_and_std(model, self._rows(X), alpha=alpha), coverage)
 
     def predict_dist(self, X: Any, *, alpha: Any = 0.0) -> PredictiveDistribution:

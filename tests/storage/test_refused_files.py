@@ -482,7 +482,7 @@ def verdict(path):
         rows = QUERIES[:5, : loaded.n_features_in_]
         try:
             mean, std = loaded.predict(rows, return_std=True)
-            width = loaded.model_._conformity()
+            width = loaded.model_._conformity.errors
         except ValueError as error:
             return f" answers nothing: {error}"
     assert np.all(np.isfinite(mean))
@@ -703,6 +703,8 @@ def test_experts_that_cannot_be_are_refused(tmp_path, sources, unsynced, monkeyp
         "order must hold integers": {"order": lists(range(-1, n - 1))},
         "conformity must hold": {"conformity": np.zeros((2, 5))},
         "its errors are not sorted": {"conformity": np.array([[3.0, 2.0, 1.0]])},
+        "its errors have no groups": {"conformity_places": np.empty(0)},
+        "the groups of its errors are not": {"conformity_places": np.array([2.0, 1.0])},
     }
     for message, changes in cases.items():
         container.write(path, manifest, {**arrays, **changes})

@@ -136,7 +136,7 @@ def _reliability(path: Path, data: Path | None, target: str | None) -> Reliabili
         model = read_model(path)
         rows = model.left_out_rows(LEFT_OUT_ROWS)
         return ReliabilityDisplay.from_predictions(*rows, name="training rows, left out")
-    found = TableModel.load(path).tested(data, target, reach=0.0)
+    found = TableModel.load(path).tested(data, target, None)
     return ReliabilityDisplay.from_predictions(found.y, *found.answers[:2], name="tested rows")
 
 

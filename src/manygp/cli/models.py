@@ -393,7 +393,8 @@ def predict(
         require_place(Path(output), model, data)
         _require_format(check_output, output)
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
-    asked = Asked(names, quantiles, fitted.reach(coverage), keep, digits)
+    fitted.model.require_coverage(coverage)
+    asked = Asked(names, quantiles, coverage, keep, digits)
     with data_file(data) as path:
         done = _write_answers(fitted, path, output, asked, decimal)
     if output != "-" or done.n_missing or done.n_unknown:
@@ -401,11 +402,11 @@ def predict(
 
 
 class Asked(NamedTuple):
-    """What the answers are to have: names, levels of quantiles, reach, kept columns, digits."""
+    """What the answers are to have: names, levels of quantiles, coverage, kept columns, digits."""
 
     names: tuple[str, ...]
     levels: tuple[float, ...]
-    reach: float
+    coverage: float
     keep: tuple[str, ...]
     digits: int | None
 
@@ -460,7 +461,7 @@ def _write_answers(
         with naming(_place(output)), opened as write, counting(shown=apart) as count:
             for batch in chain([first], batches):
                 rows = fitted.encoder.encode(batch) if done.n_rows else rows
-                answers = fitted.answers(rows, asked.reach, asked.levels)
+                answers = fitted.answers(rows, asked.coverage, asked.levels)
                 if asked.digits is not None:
                     answers = _rounded(answers, asked.digits)
                 write(answers, [kept_values(batch.columns[name]) for name in asked.keep])
@@ -529,9 +530,9 @@ def evaluate(
     if report is not None:
         require_place(report, model, data)
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
-    reach = fitted.reach(coverage)
     with data_file(data) as path:
-        found = fitted.tested(path, target, reach, decimal=decimal, with_rows=report is not None)
+        with_rows = report is not None
+        found = fitted.tested(path, target, coverage, decimal=decimal, with_rows=with_rows)
     y, (mean, std, lower, upper) = found.y, found.answers
     if found.n_without:
         told = _left_out_rows(found.n_without, fitted.named_target(target))

@@ -73,8 +73,7 @@ def report(
                 f"{data} has no column {name!r}, the target of {model}: a report needs the true "
                 "values; give a table that has them, or name their column by --target"
             )
-        reach = fitted.reach(coverage)
-        found = fitted.tested(path, target, reach, decimal=decimal, with_rows=True)
+        found = fitted.tested(path, target, coverage, decimal=decimal, with_rows=True)
     tested = found.for_report(coverage, data.name)
     shown = write_page(fitted, page, tested)
     say(f"{page}: {shown}")

@@ -73,16 +73,14 @@ class TableModel(NamedTuple):
         encoder.set_params(**{name: value for name, value in given.items() if value == "error"})
         return cls(model, encoder, model.target, path)
 
-    def reach(self, coverage: float) -> float:
-        """How many std an interval extends to either side."""
-        return float(self.model.reach(coverage)[0])
-
-    def answers(self, rows: Encoded, reach: float, levels: tuple[float, ...] = ()) -> Array:
-        """Mean, std, lower, upper and quantiles of rows: (4 + q, N)."""
+    def answers(
+        self, rows: Encoded, coverage: float | None, levels: tuple[float, ...] = ()
+    ) -> Array:
+        """Mean, std, lower and upper if a coverage is named, quantiles of rows: (4 + q, N)."""
         mean, std = self.encoder.predicted(
             lambda X, alpha: self.model.predict(X, alpha=alpha), rows, 0.0
         )
-        ends = mean - reach * std, mean + reach * std
+        ends = () if coverage is None else self.model.interval_of(mean, std, coverage)
         quantiles = [self.model.distribution_of(mean, std).ppf(level) for level in levels]
         return np.array([mean, std, *ends, *quantiles])
 
@@ -97,12 +95,14 @@ class TableModel(NamedTuple):
         self,
         data: Path,
         target: str | None,
-        reach: float,
+        coverage: float | None,
         *,
         decimal: str = ".",
         with_rows: bool = False,
     ) -> Answered:
         """Targets and answers of the rows of a table that have a target."""
+        if coverage is not None:
+            self.model.require_coverage(coverage)
         target = self.named_target(target)
         columns = dict.fromkeys([*self.encoder.column_names, target])
         table, batches = read_rows(data, list(columns), decimal=decimal)
@@ -114,7 +114,7 @@ class TableModel(NamedTuple):
                 n_without += int((~known).sum())
                 targets.append(y[known])
                 if known.any():
-                    answers.append(self.answers(rows.some(known), reach))
+                    answers.append(self.answers(rows.some(known), coverage))
                     kept += [rows.X[known]] if with_rows else []
                 count(len(y))
         if not answers:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from manygp.arrays import AnyArray
+from manygp.conformity import Conformity
 from manygp.findings import Alternative, CalibrationReport, Plan
 from manygp.gp.likelihood import L_BFGS
 from manygp.kernels.base import Kernel, Sum, split_noise
@@ -97,7 +98,8 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     for axis, scaling in (("x", model.x_scaling), ("y", model.y_scaling)):
         arrays |= {f"{axis}_{name}": one for name, one in scaling._asdict().items()}
     if model.conformity is not None:
-        arrays["conformity"] = model.conformity
+        arrays["conformity"] = model.conformity.errors
+        arrays["conformity_places"] = model.conformity.places
     if model.honest is not None:
         arrays["honest"] = model.honest
     return arrays
@@ -174,10 +176,6 @@ def _decoded(
     parts = read_experts(manifest, arrays, kernel)
     n_targets = parts.data.Y.shape[1]
     require(manifest["alone"] is (len(parts.own) == 1), "its experts are not as many as it says")
-    conformity = None
-    if "conformity" in arrays:
-        conformity = floats(arrays, "conformity", (n_targets, shape_of(arrays, "conformity")[1]))
-        require(np.all(np.diff(conformity, prepend=0.0) >= 0), "its errors are not sorted")
     honest = None
     if "honest" in arrays:
         honest = floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
@@ -197,7 +195,7 @@ def _decoded(
         "kernel": kernel,
         "chosen": rules,
         "rules": rules,
-        "conformity": conformity,
+        "conformity": _conformity(arrays, n_targets),
         "honest": honest,
         "order": read_order(arrays, len(parts.data.X)),
         "report": None if manifest["report"] is None else _report(manifest["report"]),
@@ -206,6 +204,22 @@ def _decoded(
         "target": target,
     }
     return described, parts
+
+
+def _conformity(arrays: dict[str, AnyArray], n_targets: int) -> Conformity | None:
+    """The errors of rows that were left out; older files have one group of them."""
+    if "conformity" not in arrays:
+        return None
+    m = shape_of(arrays, "conformity")[1]
+    places = arrays.get("conformity_places", np.zeros(1))
+    require(places.ndim == 1 and 1 <= len(places) <= max(m, 1), "its errors have no groups")
+    if "conformity_places" in arrays:
+        floats(arrays, "conformity_places", places.shape)
+    require(np.all(np.diff(places) >= 0), "the groups of its errors are not sorted")
+    found = Conformity(floats(arrays, "conformity", (n_targets, m)), places)
+    for group in found.groups:
+        require(np.all(np.diff(group, prepend=0.0) >= 0), "its errors are not sorted")
+    return found
 
 
 def _sides(kernel: Kernel) -> tuple[Kernel, Kernel] | None:

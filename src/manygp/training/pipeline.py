@@ -223,7 +223,7 @@ def fitted_model(
         kernel=found.committee.experts[0].kernel if single else kernel,
         chosen=found.rules,
         rules=found.rules,
-        conformity=None if found.conformity is None else read_only(found.conformity),
+        conformity=found.conformity,
         honest=None if found.honest is None else read_only(found.honest),
         report=found.report,
         plan=plan,

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.conformity import Conformity
 from manygp.findings import Alternative
 from manygp.rules.calibration import Correction, VarianceCurve
 
@@ -26,6 +27,9 @@ LEAST_ROWS = 50
 PSEUDO_ROWS = 5.0
 # A block's variance is at least this share of the scaled one.
 SMALLEST_SHARE = 1e-6
+# Numbers of groups of rows, by their std, whose errors may be spread differently; rows of a group.
+GROUPS = (2, 4, 8)
+GROUP_ROWS = 500
 CROSS_FOLDS = 10
 # Folds that the more flexible of two corrections must predict better.
 MOST_FOLDS = 7
@@ -59,9 +63,10 @@ class LeftOutErrors(NamedTuple):
         """Some of the rows."""
         return LeftOutErrors(*(array[..., rows] for array in self))
 
-    def conformity(self, curve: Correction) -> Array:
-        """Sorted |y - mean| / std with a correction: (t, N)."""
-        return np.sort(np.sqrt(self.squares / self.total(curve)), axis=-1)
+    def conformity(self, curve: Correction) -> Conformity:
+        """Errors in units of the std, with a correction, in groups if these predict better."""
+        total = self.total(curve)
+        return fit_conformity(np.sqrt(self.squares / total), np.sqrt(total))
 
     def nll(self, curve: VarianceCurve) -> float:
         """Mean negative log-likelihood of the normal distribution with a correction."""
@@ -136,6 +141,35 @@ def recalibrate(errors: LeftOutErrors, alternatives: list[Alternative]) -> Varia
         for name, score in scores.items()
     ]
     return final[chosen]
+
+
+def fit_conformity(errors: Array, std: Array) -> Conformity:
+    """How errors (t, N) of rows with the std (N,) are spread.
+
+    Folds that have not taught it vote on the number of groups: the log score of Student-t
+    distributions decides.
+    """
+    folds = np.random.default_rng(0).permutation(len(std)) % CROSS_FOLDS
+    inside = [folds == fold for fold in range(CROSS_FOLDS)]
+
+    def scores(n_groups: int) -> Array:
+        return np.array([_log_score(errors, std, rows, n_groups) for rows in inside])
+
+    chosen, best = 1, None
+    for n_groups in [one for one in GROUPS if len(std) >= one * GROUP_ROWS]:
+        best = scores(chosen) if best is None else best
+        found = scores(n_groups)
+        if np.sum(found < best) >= MOST_FOLDS:
+            chosen, best = n_groups, found
+    return Conformity.of(errors, std, chosen)
+
+
+def _log_score(errors: Array, std: Array, rows: AnyArray, n_groups: int) -> float:
+    """Mean negative log density of some rows by what the others teach, in units of their std."""
+    learned = Conformity.of(errors[:, ~rows], std[~rows], n_groups)
+    widths = np.repeat(std[rows, None], len(errors), axis=1)
+    found = learned.distribution(np.zeros_like(widths), widths, np.ones(len(errors)))
+    return -float(np.mean(found.logpdf(errors[:, rows].T * widths)))
 
 
 def gains(incumbent: Array, challenger: Array, near_tie: float = NEAR_TIE) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, Query
 from manygp.committee.layout import Layout
+from manygp.conformity import Conformity
 from manygp.findings import Alternative, CalibrationReport
 from manygp.gp.expert import condition, predict_expert
 from manygp.gp.likelihood import Objective, TrainingData
@@ -71,8 +72,8 @@ class Selection(NamedTuple):
     honest: Array | None = None
 
     @property
-    def conformity(self) -> Array | None:
-        """|y - mean| / std of the rows that were left out, sorted, for each target: (t, m)."""
+    def conformity(self) -> Conformity | None:
+        """How the errors of the rows that were left out are spread, in units of the std."""
         if self.errors is None:
             return None
         return self.errors.conformity(self.rules.recalibration)

@@ -177,14 +177,14 @@ def left_out_set(model: FittedModel, targets: list[Target], tested: Tested | Non
     rows, Y, mean, std = model.left_out_answers(most)
     X, every = model.training_rows()
     try:
-        reach = model.reach(coverage)
+        ends = model.interval_of(mean, std, coverage)
     except ValueError:  # too few rows to promise it
-        coverage, reach = COVERAGE, np.full(len(targets), NORMAL_REACH)
+        coverage, ends = COVERAGE, (mean - NORMAL_REACH * std, mean + NORMAL_REACH * std)
     n, t = len(every), len(targets)
     some = f"{counted(n, 'training row')}, each left out"
     if len(rows) < n:
         some = f"{len(rows):,} random ones of {n:,} training rows, each left out"
-    answers = (Y, mean, std, mean - reach * std, mean + reach * std)
+    answers = (Y, mean, std, *ends)
     scored = _scored(model, targets, tuple(one.reshape(-1, t) for one in answers))
     return RowSet(some, True, rows + 1, X[rows], coverage, scored)
 

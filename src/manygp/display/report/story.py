@@ -105,13 +105,13 @@ def _about_model(model: FittedModel) -> Iterator[str]:
             f"Under it lies a trend that holds everywhere: {TRENDS.get(name, name)} ({name}). It "
             f"explains {percent(max(0.0, 1 - rest))} of the variance by itself."
         )
-    dof = np.ravel(model.distribution_of(np.zeros(1), np.ones(1)).dof)
-    if np.all(dof >= NEARLY_NORMAL):
+    dof = model.fewest_dof
+    if dof >= NEARLY_NORMAL:
         yield "Errors are spread about as a normal distribution says."
     else:
         yield (
             "Large errors are more frequent than a normal distribution says: intervals and "
-            f"quantiles follow a Student-t distribution of {number(float(dof.min()))} degrees of "
+            f"quantiles follow a Student-t distribution of {number(dof)} degrees of "
             "freedom."
         )
     yield from _about_choice(model)
