@@ -86,7 +86,8 @@ class _OneColumn:
 def _values(profile: Profile, r: Array) -> Array:
     """A profile of r, element by element."""
     r = np.minimum(r, LARGEST_R)
-    return np.polynomial.polynomial.polyval(r, profile.coefficients) * np.exp(-r)
+    polynomial: Any = np.polynomial.polynomial.polyval(r, profile.coefficients)
+    return polynomial * np.exp(-r)
 
 
 class _Buffers:
