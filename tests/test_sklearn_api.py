@@ -51,7 +51,7 @@ WITH = {
 }
 
 
-@parametrize_with_checks(
+CHECKS = parametrize_with_checks(
     [
         ManyGPRegressor(),
         ManyGPRegressor(points_per_expert=30),
@@ -62,6 +62,10 @@ WITH = {
         model(points_per_expert=10, hyperparameters="shared", aggregation="grbcm"),
     ]
 )
+
+
+# A list, because scikit-learn 1.6 gives an iterator, of which pytest 9 warns.
+@pytest.mark.parametrize(CHECKS.args[0], list(CHECKS.args[1]), **CHECKS.kwargs)
 def test_scikit_learn_checks_pass(estimator, check):
     check(estimator)
 
