@@ -22,6 +22,7 @@ FLOORS = [
     ("trend",),
     ("committee",),
     ("findings", "distribution", "relevance"),
+    ("conformity",),
     ("settings",),
     ("model", "prior"),
     ("training", "storage"),

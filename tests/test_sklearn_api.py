@@ -51,7 +51,7 @@ WITH = {
 }
 
 
-@parametrize_with_checks(
+CHECKS = parametrize_with_checks(
     [
         ManyGPRegressor(),
         ManyGPRegressor(points_per_expert=30),
@@ -62,6 +62,10 @@ WITH = {
         model(points_per_expert=10, hyperparameters="shared", aggregation="grbcm"),
     ]
 )
+
+
+# A list, because scikit-learn 1.6 gives an iterator, of which pytest 9 warns.
+@pytest.mark.parametrize(CHECKS.args[0], list(CHECKS.args[1]), **CHECKS.kwargs)
 def test_scikit_learn_checks_pass(estimator, check):
     check(estimator)
 
@@ -267,10 +271,18 @@ def test_an_unfitted_model_says_so():
             method()
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_tables_give_the_answer_of_the_array(library):
+TABLES = pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+
+
+def table_of(library):
+    """The function of a library that makes a table of named columns."""
     module = pytest.importorskip(library)
-    table = module.table if library == "pyarrow" else module.DataFrame
+    return module.table if library == "pyarrow" else module.DataFrame
+
+
+@TABLES
+def test_tables_give_the_answer_of_the_array(library):
+    table = table_of(library)
 
     def named(rows, *names):
         return table({name: rows[:, "ab".index(name)] for name in names})
@@ -281,6 +293,16 @@ def test_tables_give_the_answer_of_the_array(library):
     assert_array_equal(fitted.feature_names_in_, ["a", "b"])
     with pytest.raises(ValueError, match="same order"):
         fitted.predict(named(QUERIES, "b", "a"))
+
+
+@TABLES
+def test_an_encoded_table_in_another_order_is_refused(library):
+    table = table_of(library)
+    columns = {"a": X[:, 0], "b": X[:, 1], "letter": list("uv") * (len(X) // 2)}
+    fitted = model(kernel=FIXED).fit(table(columns), y)
+    fitted.predict(table(columns))
+    with pytest.raises(ValueError, match="same order"):
+        fitted.predict(table({name: columns[name] for name in ("letter", "b", "a")}))
 
 
 @pytest.mark.parametrize(

@@ -396,7 +396,7 @@ class FittedModel:
         std = np.sqrt(variance if latent else variance + noise + known_noise)
         return self._in_units(mean), self._std_in_units(std)
 
-    @cached_property
+    @property
     def _conformity(self) -> Conformity:
         """Errors of training rows that were left out, by the rules in force."""
         if self.conformity is not None and self.rules == self.chosen:

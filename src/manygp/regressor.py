@@ -706,7 +706,8 @@ class ManyGPRegressor(RegressorMixin, Likeness):
                 f"pandas, polars or pyarrow with the columns {', '.join(encoder.column_names)}"
             )
         if tuple(batch.columns) != encoder.column_names:
-            validate_data(self, X, skip_check_array=True, reset=False)  # says how names differ
+            given = validation.with_names(X)
+            validate_data(self, given, skip_check_array=True, reset=False)  # says how names differ
         found = encoder.encode(batch)
         return Rows(found.X, found)
 
@@ -745,7 +746,10 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         if reset or not self._is_plain(X):
             validation.refuse_unnumeric(X, "X")
             try:
-                X = validate_data(self, X, dtype=np.float64, reset=reset, ensure_all_finite=False)
+                given = validation.with_names(X)
+                X = validate_data(
+                    self, given, dtype=np.float64, reset=reset, ensure_all_finite=False
+                )
             except ValueError as error:
                 validation.name_text(X, error)
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -139,6 +139,36 @@ def is_table(data: Any) -> bool:
     """Whether data is a table of pandas, polars or pyarrow, or of `manygp.tables`."""
     arrow = hasattr(data, "schema") and hasattr(data, "column")
     return arrow or (hasattr(data, "columns") and hasattr(data, "dtypes"))
+
+
+class NamedArray(np.ndarray[Any, np.dtype[Any]]):
+    """An array that tells scikit-learn's `validate_data` the names of its columns."""
+
+    names: list[str]
+
+    def __dataframe__(self) -> Self:
+        return self
+
+    def column_names(self) -> list[str]:
+        """The names, as the protocol calls them."""
+        return self.names
+
+
+def with_names(data: Any) -> Any:
+    """Data, or an array of it where scikit-learn would not find the names of its columns.
+
+    Before 1.9 it asks for them by a protocol that tables of polars 2 do not have.
+    """
+    names = getattr(data, "column_names", getattr(data, "columns", None))  # pyarrow, polars
+    if not isinstance(names, list) or hasattr(data, "__dataframe__"):
+        return data
+    from sklearn import __version__
+
+    if tuple(map(int, __version__.split(".")[:2])) >= (1, 9):
+        return data
+    named = np.asarray(data).view(NamedArray)
+    named.names = names
+    return named
 
 
 def refuse_unnumeric(data: Any, what: str) -> None:
