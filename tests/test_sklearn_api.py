@@ -271,18 +271,20 @@ def test_an_unfitted_model_says_so():
             method()
 
 
-TABLES = pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+TABLES = pytest.mark.parametrize(
+    "kind", ["pandas.DataFrame", "polars.DataFrame", "pyarrow.table", "pyarrow.record_batch"]
+)
 
 
-def table_of(library):
+def table_of(kind):
     """The function of a library that makes a table of named columns."""
-    module = pytest.importorskip(library)
-    return module.table if library == "pyarrow" else module.DataFrame
+    library, _, function = kind.partition(".")
+    return getattr(pytest.importorskip(library), function)
 
 
 @TABLES
-def test_tables_give_the_answer_of_the_array(library):
-    table = table_of(library)
+def test_tables_give_the_answer_of_the_array(kind):
+    table = table_of(kind)
 
     def named(rows, *names):
         return table({name: rows[:, "ab".index(name)] for name in names})
@@ -296,8 +298,8 @@ def test_tables_give_the_answer_of_the_array(library):
 
 
 @TABLES
-def test_an_encoded_table_in_another_order_is_refused(library):
-    table = table_of(library)
+def test_an_encoded_table_in_another_order_is_refused(kind):
+    table = table_of(kind)
     columns = {"a": X[:, 0], "b": X[:, 1], "letter": list("uv") * (len(X) // 2)}
     fitted = model(kernel=FIXED).fit(table(columns), y)
     fitted.predict(table(columns))

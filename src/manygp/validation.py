@@ -155,10 +155,15 @@ class NamedArray(np.ndarray[Any, np.dtype[Any]]):
 
 
 def with_names(data: Any) -> Any:
-    """Data, or an array of it where scikit-learn would not find the names of its columns.
+    """Data, or a table or array of it where scikit-learn would not find the names of its columns.
 
-    Before 1.9 it asks for them by a protocol that tables of polars 2 do not have.
+    It finds those of tables of pyarrow, not of their batches. Before 1.9 it asks by a protocol
+    that tables of polars 2 do not have.
     """
+    if type(data).__name__ == "RecordBatch":
+        import pyarrow
+
+        data = pyarrow.Table.from_batches([data])
     names = getattr(data, "column_names", getattr(data, "columns", None))  # pyarrow, polars
     if not isinstance(names, list) or hasattr(data, "__dataframe__"):
         return data

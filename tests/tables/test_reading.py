@@ -56,6 +56,16 @@ def test_pieces_are_the_whole(path, size):
     assert_array_equal(np.concatenate(pieces), X)
 
 
+def test_a_folder_is_read_as_its_files_one_after_the_other(tmp_path):
+    for i, part in enumerate(np.array_split(np.column_stack([X, y]), 3)):
+        write(tmp_path / f"{i}.parquet", dict(zip([*NAMES, "y"], part.T, strict=True)))
+    pieces = parquet_batches(tmp_path, np.array(NAMES, dtype=object), 64)
+    assert_array_equal(np.concatenate(list(pieces)), X)
+    rows = read_parquet(tmp_path, "y")
+    assert_array_equal(rows.X, X)
+    assert_array_equal(rows.y, y)
+
+
 def test_all_kinds_of_numbers_become_floats(tmp_path):
     kinds = [np.int8, np.uint16, np.int64, np.float16, np.float32, np.bool_]
     columns = {str(np.dtype(kind)): np.array([0, 1, 1], dtype=kind) for kind in kinds}

@@ -49,7 +49,7 @@ def parquet_paths(path: Path) -> list[Path]:
 
 
 def parquet_folder(path: Path) -> TableFile:
-    """The rows of all Parquet files in a folder, which have the same columns, as one table."""
+    """A Parquet file, or all in a folder, which have the same columns, as one table."""
     tables = [parquet_table(one) for one in parquet_paths(path)]
     names = tables[0].names
     for table in tables[1:]:

@@ -14,9 +14,11 @@ from manygp.tables.base import BATCH_ROWS, Batch, TableFile, is_missing, starts_
 from manygp.tables.csv_files import csv_table
 from manygp.tables.parquet_files import (
     PARQUET_SUFFIXES,
+    count_rows,
     is_numeric,
     open_parquet,
     parquet_folder,
+    parquet_paths,
     parquet_table,
 )
 
@@ -90,22 +92,22 @@ class Rows(NamedTuple):
 def read_parquet(
     path: str | PathLike[str], target: str, columns: Sequence[str] | None = None
 ) -> Rows:
-    """Read a Parquet file into arrays; beside these, memory holds one piece of the file.
+    """Read Parquet into arrays; beside these, memory holds one piece of a file.
 
     Parameters
     ----------
     path : path
+        A file, or a folder of files.
     target : str
         The column of y.
     columns : sequence of str, optional
         The columns of X, in this order; by default all but the target.
     """
-    table = parquet_table(Path(path))
+    table = parquet_folder(Path(path))
     if columns is None:
         columns = [name for name in table.names if name != target]
     pieces = _number_pieces(table, [*columns, target], BATCH_ROWS)
-    with open_parquet(table.path) as file:
-        n_rows = file.metadata.num_rows
+    n_rows = count_rows(table.path)
     X, y = np.empty((n_rows, len(columns))), np.empty(n_rows)
     start = 0
     for piece in pieces:
@@ -118,18 +120,19 @@ def read_parquet(
 def parquet_batches(
     path: str | PathLike[str], columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
 ) -> Iterator[Array]:
-    """Read pieces (N, d) of a Parquet file, in its order; it may be larger than memory.
+    """Read pieces (N, d) of Parquet, in its order; it may be larger than memory.
 
     Parameters
     ----------
     path : path
+        A file, or a folder of files.
     columns : sequence of str, optional
         The columns of a piece; by default all.
     batch_rows : int
         The largest number of rows of a piece.
     """
-    table = parquet_table(Path(path))
-    return _number_pieces(table, list(columns or table.names), batch_rows)
+    table = parquet_folder(Path(path))
+    return _number_pieces(table, list(table.names if columns is None else columns), batch_rows)
 
 
 def _number_pieces(table: TableFile, columns: Sequence[str], batch_rows: int) -> Iterator[Array]:
@@ -138,12 +141,13 @@ def _number_pieces(table: TableFile, columns: Sequence[str], batch_rows: int) ->
 
     for name in columns:
         table.check_column(name)
-    with open_parquet(table.path) as file:
-        for name in columns:
-            kind = file.schema_arrow.field(name).type
+    for path in parquet_paths(table.path):
+        with open_parquet(path) as file:
+            kinds = {name: file.schema_arrow.field(name).type for name in columns}
+        for name, kind in kinds.items():
             if not (is_numeric(kind) or types.is_boolean(kind)):
                 raise ValueError(
-                    f"column {name!r} is of type {kind}, not a number; leave it out of "
+                    f"{path}: column {name!r} is of type {kind}, not a number; leave it out of "
                     "`columns`, or encode it first"
                 )
     pieces = table.pieces(tuple(columns), batch_rows)
