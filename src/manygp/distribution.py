@@ -79,9 +79,9 @@ class PredictiveDistribution:
     mean : ndarray of shape (N,) or (N, t)
     std : ndarray of the same shape
         The root mean square error that is expected, as `predict` returns it.
-    dof, scale : ndarrays of shape () or (t,)
+    dof, scale : ndarrays of shape () or (t,), or that of `mean`
         Degrees of freedom, infinite for a normal distribution, and the scale of the Student-t in
-        units of std.
+        units of std: the same for all rows, or of each row.
     """
 
     mean: Array

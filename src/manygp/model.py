@@ -217,10 +217,9 @@ class FittedModel:
         return self._conformity.distribution(mean, std, self.y_scaling.scale)
 
     @property
-    def fewest_dof(self) -> float:
-        """The degrees of freedom of the heaviest tail of these distributions."""
-        with np.errstate(divide="ignore"):
-            return float(1 / self._conformity.tails[0].max())
+    def tails(self) -> Array:
+        """One over the degrees of freedom, and the scale, of groups by std: see `Conformity`."""
+        return self._conformity.tails
 
     def leave_one_out(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
         """Mean and std of training rows, all by default, as if each had been left out."""

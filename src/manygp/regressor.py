@@ -468,7 +468,8 @@ class ManyGPRegressor(RegressorMixin, Likeness):
 
         mean -+ q std, where q is the quantile of ``|y - mean| / std`` of training rows that were
         each left out: split conformal prediction, but without a split. It holds whatever the
-        distribution of y is, as far as new rows are like the training rows.
+        distribution of y is, as far as new rows are like the training rows. Where errors of small
+        and of large std differ, q is that of rows of a similar std.
 
         Parameters
         ----------
@@ -489,7 +490,8 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         """The predictive distribution of y for each row: a Student-t with real tails.
 
         Its degrees of freedom and scale have the highest log score of training rows that were
-        each left out; it is the normal distribution where that is as good.
+        each left out; it is the normal distribution where that is as good. Where errors of small
+        and of large std differ, they are those of rows of a similar std.
 
         Parameters
         ----------

@@ -105,14 +105,14 @@ def _about_model(model: FittedModel) -> Iterator[str]:
             f"Under it lies a trend that holds everywhere: {TRENDS.get(name, name)} ({name}). It "
             f"explains {percent(max(0.0, 1 - rest))} of the variance by itself."
         )
-    dof = model.fewest_dof
-    if dof >= NEARLY_NORMAL:
+    heaviest = float(model.tails[0].max())  # one over the degrees of freedom
+    if heaviest <= 1 / NEARLY_NORMAL:
         yield "Errors are spread about as a normal distribution says."
     else:
         yield (
             "Large errors are more frequent than a normal distribution says: intervals and "
-            f"quantiles follow a Student-t distribution of {number(dof)} degrees of "
-            "freedom."
+            f"quantiles follow a Student-t distribution of {number(1 / heaviest)} degrees of "
+            f"freedom{' or more, by the std of a row' if len(model.tails[0]) > 1 else ''}."
         )
     yield from _about_choice(model)
 
