@@ -65,7 +65,7 @@ def likelihood(n: int, d: int = 8) -> None:
     """A likelihood and its gradient, against the flops of a matrix product."""
     X, y = data(n, d)
     evaluation = Likelihood(X, y[:, None], np.zeros(n), constant_mean=True)
-    kernel = default_kernel(d)
+    kernel = split_noise(default_kernel(d))
     with single_threaded_blas():
         ours, product = side_by_side(
             lambda: evaluation.value_and_gradient(kernel), matrix_product(n), inner=50
