@@ -56,17 +56,8 @@ for name, one, its_std in zip(asked.index, mean, std):
     print(f"{name:16} {one:6.0f} +- {its_std:4.0f}")
 
 # %%
-# ``relevance()`` tells which features matter. Names of features begin with that of their
-# column, so a column has the sum of its features. (A report does this sum for you.)
-shares = model.relevance()
-for column in table.columns:
-    starts = (f"{column}=", f"{column} (")
-    total = sum(
-        share
-        for name, share in zip(shares.column, shares.total)
-        if name == column or name.startswith(starts)
-    )
-    print(f"{column:6} {total:.1%}")
+# ``relevance()`` tells which columns matter.
+print(model.relevance())
 
 # %%
 # ``columns=TableEncoder(unknown="error", missing="error")`` refuses such rows instead, and

@@ -268,12 +268,25 @@ class FittedModel:
             "ence": metrics.ence(y, mean, std),
         }
 
-    def relevance(self) -> Relevance:
-        """How much each column matters, as shares of the variance of y."""
-        y, mean, _ = self.left_out_rows(LEFT_OUT_ROWS)
-        explained = 1 - float(np.mean((y - mean) ** 2) / max(y.var(), 1e-300))
-        names = self.names or tuple(f"x{j}" for j in range(self.n_columns))
-        return relevance_of(self.committee, names, explained)
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of X; x0, x1, ... if they have none."""
+        return self.names or tuple(f"x{j}" for j in range(self.n_columns))
+
+    def relevance(self, explained: float | None = None) -> Relevance:
+        """How much each column of the data matters, as shares of the variance of y.
+
+        They sum to `explained`, by default what is explained of rows that are left out.
+        """
+        if explained is None:
+            y, mean, _ = self.left_out_rows(LEFT_OUT_ROWS)
+            explained = 1 - float(np.mean((y - mean) ** 2) / max(y.var(), 1e-300))
+        found = relevance_of(self.committee, self.feature_names, explained)
+        if self.encoder is None:
+            return found
+        columns = self.encoder.columns_
+        names = tuple(column.name for column in columns)
+        return found.summed(names, [len(column.features) for column in columns])
 
     def sample(
         self, X: Array, n_samples: int, rng: np.random.RandomState, *, latent: bool = False

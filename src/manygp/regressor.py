@@ -553,8 +553,8 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         """How much each column matters, as shares of the variance of y: a table by name.
 
         What the trend explains by a column, and what the experts explain beyond that, dealt out
-        by their length-scales. Nothing is fitted or permuted. `print` shows the table. Of a table
-        with categories, dates or missing values it has a line for each feature of `encoder_`.
+        by their length-scales. Nothing is fitted or permuted. `print` shows the table. Categories,
+        parts of dates and marks of missing values count with the column that they come from.
 
         Returns
         -------

@@ -37,6 +37,11 @@ class Relevance(NamedTuple):
         """Both together: (d,)."""
         return self.trend + self.local
 
+    def summed(self, columns: tuple[str, ...], widths: list[int]) -> Relevance:
+        """That of columns, each of which became the next `widths` of these."""
+        starts = np.cumsum([0, *widths[:-1]])
+        return Relevance(columns, *(np.add.reduceat(one, starts) for one in self[1:]))
+
     def __str__(self) -> str:
         width = max([6, *(len(name) for name in self.column)])
         lines = [f"{'column':<{width}} {'trend':>7} {'local':>7} {'total':>7}"]

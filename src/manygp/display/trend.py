@@ -9,6 +9,7 @@ import numpy as np
 
 from manygp.arrays import Array
 from manygp.display.plots import BLUE, lighten
+from manygp.relevance import relevance_of
 from manygp.trend.linear import LinearTrend
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class TrendDisplay:
             raise ValueError(
                 f"the model has {found}, which has no components; fit with trend='additive'"
             )
-        shares = fitted.relevance()
+        shares = relevance_of(fitted.committee, fitted.feature_names, 1.0)
         alone = {term.columns[0] for term in trend.form.basis.terms if len(term.columns) == 1}
         order = [j for j in np.argsort(-shares.trend, kind="stable").tolist() if j in alone]
         unit, basis = np.linspace(0, 1, GRID), trend.form.basis

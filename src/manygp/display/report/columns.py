@@ -10,7 +10,6 @@ import numpy.typing as npt
 from manygp.arrays import Array
 from manygp.display.charts import minus, number
 from manygp.model import FittedModel
-from manygp.relevance import Relevance, relevance_of
 from manygp.tables.columns import Column
 
 DAY = 86_400
@@ -92,31 +91,12 @@ def day_word(value: float, unit: str) -> str:
 def sources_of(model: FittedModel) -> list[Source]:
     """The columns of the table that a model has learned from."""
     if model.encoder is None:
-        names = model.names or tuple(f"x{j}" for j in range(model.n_columns))
         return [
-            Source(Column(str(name), "number"), slice(j, j + 1)) for j, name in enumerate(names)
+            Source(Column(str(name), "number"), slice(j, j + 1))
+            for j, name in enumerate(model.feature_names)
         ]
     found, start = [], 0
     for column in model.encoder.columns_:
         found.append(Source(column, slice(start, start + len(column.features))))
         start += len(column.features)
     return found
-
-
-def column_relevance(model: FittedModel, sources: list[Source], explained: float) -> Relevance:
-    """The relevance of the columns of the table: the sum of that of their features.
-
-    Parameters
-    ----------
-    model : FittedModel
-    sources : list of Source
-    explained : float
-        Share of the variance of y, by rows that were left out.
-    """
-    names = tuple(map(str, range(model.n_columns)))
-    each = relevance_of(model.committee, names, explained)
-    return Relevance(
-        tuple(one.name for one in sources),
-        np.array([each.trend[one.place].sum() for one in sources]),
-        np.array([each.local[one.place].sum() for one in sources]),
-    )

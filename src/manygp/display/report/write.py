@@ -13,7 +13,7 @@ from manygp.display import page
 from manygp.display.report.appendix import appendix_section
 from manygp.display.report.attention import extrapolation_section, worst_section
 from manygp.display.report.baselines import Baselines, baselines_of
-from manygp.display.report.columns import column_relevance, sources_of
+from manygp.display.report.columns import sources_of
 from manygp.display.report.effects import effects_of, effects_section
 from manygp.display.report.rows import (
     RowSet,
@@ -56,7 +56,7 @@ def write_report(
     tested : Tested, default=None
         Predictions to be scored before those of training rows that are left out.
     """
-    fitted = model if isinstance(model, FittedModel) else model.model_
+    fitted: FittedModel = model if isinstance(model, FittedModel) else model.model_
     targets = target_names(fitted, (target,) if isinstance(target, str) else tuple(target))
     sets = [left_out_set(fitted, targets, tested)]
     explained = _explained(sets[0])
@@ -65,7 +65,7 @@ def write_report(
     simple = [baselines_of(fitted, rows) for rows in sets]
     X, _ = fitted.training_rows()
     sources = sources_of(fitted)
-    relevance = column_relevance(fitted, sources, explained)
+    relevance = fitted.relevance(explained)
     order = np.argsort(-relevance.total, kind="stable").tolist()
     ranked = [sources[j] for j in order]
     effects = effects_of(fitted, sources, relevance, X)
