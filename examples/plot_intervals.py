@@ -43,7 +43,7 @@ for coverage in (0.5, 0.8, 0.9, 0.99):
 # ``predict_dist`` is a Student-t distribution for each row, or a normal one where that is as
 # good.
 found = model.predict_dist(X_test)
-print(f"degrees of freedom: {float(found.dof):g}")
+print(f"degrees of freedom: {np.min(found.dof):g}")
 quantiles = model.predict_quantiles(X_test[:1], [0.05, 0.5, 0.95])
 print("first row, 5%, 50% and 95%:", quantiles.round(2))
 print(f"probability that the first row is above 1: {1 - found.cdf(1.0)[0]:.3f}")

@@ -41,6 +41,13 @@ def test_groups_are_learned_only_where_errors_differ():
     assert dof[1] < 5
 
 
+def test_std_that_differ_by_rounding_are_one_group():
+    std = 1 + 1e-15 * np.random.default_rng(9).integers(0, 4, N)
+    heavy = np.where(std > 1 + 1.5e-15, errors(10, heavy=False), 3 * errors(11, heavy=False))
+    assert len(fit_conformity(heavy[None], std).places) == 1
+    assert len(fit_conformity(heavy[None], 1 + 1e14 * (std - 1)).places) > 1
+
+
 def test_few_rows_are_one_group():
     few = slice(900)
     assert len(fit_conformity(errors(2, heavy=True)[None, few], STD[few]).places) == 1
@@ -57,10 +64,12 @@ def test_intervals_of_groups_hold_the_promise_for_small_and_for_large_std():
     assert pooled[np.argsort(STD)[: N // 4]].mean() > 0.98  # what groups are for
 
 
-def test_a_coverage_that_a_group_cannot_promise_takes_all_rows():
+def test_intervals_grow_with_their_coverage_also_where_a_group_has_too_few_rows():
     found = Conformity.of(errors(5, heavy=True)[None], STD, 8)
-    most = found.reach(1 - 2 / N, np.array([[0.1], [10.0]]))
-    assert_array_equal(most, np.sort(np.abs(errors(5, heavy=True)))[N - 2])
+    levels = [0.9, 0.99, 1 - 9 / N, 1 - 7 / N, 1 - 2 / N]  # a group promises up to 1 - 8 / N
+    widths = [found.reach(level, np.array([[0.1], [1.0], [10.0]])) for level in levels]
+    assert np.all(np.diff(widths, axis=0) >= 0)
+    assert np.all(widths[-1] >= np.sort(np.abs(errors(5, heavy=True)))[N - 2])
     with pytest.raises(ValueError, match="can promise a coverage of at most"):
         found.require(1 - 0.5 / N)
 

@@ -50,8 +50,7 @@ class Conformity:
 
     def require(self, coverage: float) -> None:
         """Refuse a coverage that so many rows cannot promise."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, not be {coverage!r}")
+        check_coverage(coverage)
         m = self.errors.shape[1]
         if m == 1:
             raise ValueError("a single training row tells nothing about errors; fit more")
@@ -62,14 +61,19 @@ class Conformity:
             )
 
     def reach(self, coverage: float, std: Array) -> Array:
-        """How many std an interval extends to either side of rows with the std (N, t): (N, t)."""
+        """How many std an interval extends to either side of rows with the std (N, t): (N, t).
+
+        Where a group has too few rows to promise the coverage, it is that of all rows, or the
+        largest error of the group if that is larger.
+        """
         self.require(coverage)
-        groups = self.groups
-        if any(_rank(group.shape[1], coverage) > group.shape[1] for group in groups):
-            every = np.sort(self.errors, axis=1)
-            return np.broadcast_to(every[:, _rank(every.shape[1], coverage) - 1], std.shape)
-        quantiles = [group[:, _rank(group.shape[1], coverage) - 1] for group in groups]
-        return self._between(np.array(quantiles), std)
+        groups, every = self.groups, np.sort(self.errors, axis=1)
+        ranks = [min(_rank(group.shape[1], coverage), group.shape[1]) for group in groups]
+        quantiles = [group[:, rank - 1] for group, rank in zip(groups, ranks, strict=True)]
+        found = self._between(np.array(quantiles), std)
+        if all(_rank(group.shape[1], coverage) <= group.shape[1] for group in groups):
+            return found
+        return np.maximum(found, every[:, _rank(every.shape[1], coverage) - 1])
 
     @cached_property
     def tails(self) -> Array:
@@ -88,12 +92,18 @@ class Conformity:
             inverse, scale = (one.reshape(std.shape) for one in found)
         normal = inverse < 1 / NEARLY_INFINITE
         dof = np.where(normal, np.inf, 1 / np.where(normal, 1.0, inverse))
-        return PredictiveDistribution(mean, std, dof, scale)
+        return PredictiveDistribution(mean, std, dof, np.asarray(scale))
 
     def _between(self, values: Array, std: Array) -> Array:
         """What rows with the std (N, t) get of the values (G, t) of groups: (N, t)."""
         columns = zip(np.log(std).T, values.T, strict=True)
         return np.column_stack([np.interp(x, self.places, value) for x, value in columns])
+
+
+def check_coverage(coverage: float) -> None:
+    """Refuse what is no coverage."""
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, not be {coverage!r}")
 
 
 def _rank(m: int, coverage: float) -> int:

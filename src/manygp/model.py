@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, Query
 from manygp.committee.covariance import between_rows
 from manygp.committee.gradients import gradients
-from manygp.conformity import Conformity
+from manygp.conformity import Conformity, check_coverage
 from manygp.distribution import PredictiveDistribution
 from manygp.findings import CalibrationReport, Plan
 from manygp.gp.likelihood import Likelihood, psd_root
@@ -90,6 +90,10 @@ class FittedModel:
     encoder: Any = None
     target: str | None = None
     order: IndexArray | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, without what was computed from them since."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -191,6 +195,7 @@ class FittedModel:
 
     def require_coverage(self, coverage: float) -> None:
         """Refuse a promise that cannot be made, before any work."""
+        check_coverage(coverage)
         self._conformity.require(coverage)
 
     def interval_of(self, mean: Array, std: Array, coverage: float) -> tuple[Array, Array]:
@@ -285,8 +290,7 @@ class FittedModel:
         if self.encoder is None:
             return found
         columns = self.encoder.columns_
-        names = tuple(column.name for column in columns)
-        return found.summed(names, [len(column.features) for column in columns])
+        return found.summed(tuple(column.name for column in columns), self.encoder.places)
 
     def sample(
         self, X: Array, n_samples: int, rng: np.random.RandomState, *, latent: bool = False
@@ -408,7 +412,7 @@ class FittedModel:
         std = np.sqrt(variance if latent else variance + noise + known_noise)
         return self._in_units(mean), self._std_in_units(std)
 
-    @property
+    @cached_property
     def _conformity(self) -> Conformity:
         """Errors of training rows that were left out, by the rules in force."""
         if self.conformity is not None and self.rules == self.chosen:

@@ -37,10 +37,10 @@ class Relevance(NamedTuple):
         """Both together: (d,)."""
         return self.trend + self.local
 
-    def summed(self, columns: tuple[str, ...], widths: list[int]) -> Relevance:
-        """That of columns, each of which became the next `widths` of these."""
-        starts = np.cumsum([0, *widths[:-1]])
-        return Relevance(columns, *(np.add.reduceat(one, starts) for one in self[1:]))
+    def summed(self, columns: tuple[str, ...], places: list[slice]) -> Relevance:
+        """That of columns, each of which became those of these at a place."""
+        trend, local = (np.array([one[own].sum() for own in places]) for one in self[1:])
+        return Relevance(columns, trend, local)
 
     def __str__(self) -> str:
         width = max([6, *(len(name) for name in self.column)])

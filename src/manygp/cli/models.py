@@ -530,6 +530,7 @@ def evaluate(
     if report is not None:
         require_place(report, model, data)
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
+    fitted.model.require_coverage(coverage)
     with data_file(data) as path:
         with_rows = report is not None
         found = fitted.tested(path, target, coverage, decimal=decimal, with_rows=with_rows)

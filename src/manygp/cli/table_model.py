@@ -76,13 +76,18 @@ class TableModel(NamedTuple):
     def answers(
         self, rows: Encoded, coverage: float | None, levels: tuple[float, ...] = ()
     ) -> Array:
-        """Mean, std, lower and upper if a coverage is named, quantiles of rows: (4 + q, N)."""
+        """Mean, std, lower and upper, and quantiles of rows: (4 + q, N).
+
+        Without a coverage there is neither lower nor upper.
+        """
         mean, std = self.encoder.predicted(
             lambda X, alpha: self.model.predict(X, alpha=alpha), rows, 0.0
         )
         ends = () if coverage is None else self.model.interval_of(mean, std, coverage)
-        quantiles = [self.model.distribution_of(mean, std).ppf(level) for level in levels]
-        return np.array([mean, std, *ends, *quantiles])
+        if not levels:
+            return np.array([mean, std, *ends])
+        found = self.model.distribution_of(mean, std)
+        return np.array([mean, std, *ends, *(found.ppf(level) for level in levels)])
 
     def named_target(self, target: str | None) -> str:
         """The column of the true values."""

@@ -37,6 +37,7 @@ class Spans(Sequence[IndexArray]):
 
     @property
     def flat(self) -> IndexArray:
+        """Rows of all parts."""
         return self.between(0, self.bounds[-1])
 
 

@@ -437,8 +437,8 @@ def parts_of(kernel: Kernel) -> list[Kernel]:
 
 def scratch_arrays(kernel: Kernel, row: Array) -> int:
     """How many scratch arrays the covariances of two sets of rows need; `row` is (1, d)."""
-    work = Workspace((1, 1))
-    kernel.cross(row, row, work)
+    rows, work = np.repeat(row, 2, axis=0), Workspace((2, 2))  # a single row may need fewer
+    kernel.cross(rows, rows, work)
     return work.n_arrays
 
 

@@ -109,7 +109,8 @@ class Stationary(Kernel):
     def squared_distances(self, Z1: Array, Z2: Array, out: Array) -> Array:
         """``|z1|^2 + |z2|^2 - 2 z1.z2`` as one product of the rows ``(-2 z1, |z1|^2, 1)``.
 
-        The differences of a single row are as fast, and round less.
+        The differences of a single row are as fast, and round less. A kernel that is not smooth at
+        r = 0 must not use products at all: see `Matern`.
         """
         if len(Z1) == 1:
             return cdist(Z1, Z2, "sqeuclidean", out=out)

@@ -5,6 +5,7 @@ A file may hold more rows than memory: what is large is looked at in blocks, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,14 +53,13 @@ class Parts(NamedTuple):
         found: IndexArray = np.diff(self.own.bounds) + np.diff(self.neighbours.bounds)
         return found
 
-    def seated(self) -> Parts:
-        """The same with an expert for each seat."""
+    def seated(self) -> tuple[Sequence[IndexArray], Sequence[IndexArray], LazyFits]:
+        """The own rows, the neighbours and the kernel of the expert in each seat."""
         if np.array_equal(self.seats, np.arange(len(self.own))):
-            return self
-        own, neighbours = (
-            in_one([one[m] for m in self.seats]) for one in (self.own, self.neighbours)
-        )
-        return self._replace(own=own, neighbours=neighbours, fits=self.fits.at(self.seats))
+            return self.own, self.neighbours, self.fits
+        own, neighbours = [*self.own], [*self.neighbours]  # seats share what they hold
+        seats = self.seats.tolist()
+        return [own[m] for m in seats], [neighbours[m] for m in seats], self.fits.at(self.seats)
 
 
 def describe_experts(model: FittedModel) -> dict[str, AnyArray]:
@@ -190,8 +190,8 @@ def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> L
 
 def assembled(described: dict[str, Any], parts: Parts) -> Committee:
     """The committee; factors are built when they are needed."""
-    parts = parts.seated()
-    layout = Layout.of(parts.data.X, parts.own, parts.metric)
+    own, neighbours, fits = parts.seated()
+    layout = Layout.of(parts.data.X, own, parts.metric)
     common, data = parts.communication, parts.data
     trend = None if data.trend is None else data.trend.model
     if isinstance(trend, LinearTrend) and trend.kriged:  # what depends on it, files do not hold
@@ -199,14 +199,14 @@ def assembled(described: dict[str, Any], parts: Parts) -> Committee:
     committee = assemble_later(
         data,
         layout,
-        parts.fits,
-        parts.neighbours,
+        fits,
+        neighbours,
         None if common is None else (common, KernelFit(described["kernel"])),
     )
     scaling = described["y_scaling"]
     ends = np.array([data.Y.min(axis=0), data.Y.max(axis=0)])
     numbers = [layout.centres, ends * scaling.half_scale + scaling.shift / 2]
-    for rows, fit in zip(layout.parts, parts.fits, strict=False):
+    for rows, fit in zip(layout.parts, fits, strict=False):
         numbers.append(np.sqrt(fit.kernel.diag(data.X[rows]).max()) * scaling.scale)
     # Factors that are built later are checked then.
     built = [] if isinstance(committee.experts, LazyExperts) else [*committee.experts]

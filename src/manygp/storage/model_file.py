@@ -49,6 +49,8 @@ MISTAKES = (
 )  # fmt: skip
 # Jobs that no machine has.
 MOST_JOBS = 1024
+# Groups of errors that no model has.
+MOST_GROUPS = 64
 # Names of schema 1 that have changed.
 RENAMED = {"pull": "shrinkage", "pulls": "shrinkages"}
 # Parameters that older files lack.
@@ -212,10 +214,11 @@ def _conformity(arrays: dict[str, AnyArray], n_targets: int) -> Conformity | Non
         return None
     m = shape_of(arrays, "conformity")[1]
     places = arrays.get("conformity_places", np.zeros(1))
-    require(places.ndim == 1 and 1 <= len(places) <= max(m, 1), "its errors have no groups")
+    most = min(m, MOST_GROUPS)
+    require(places.ndim == 1 and 1 <= len(places) <= most, "its errors have no groups")
     if "conformity_places" in arrays:
         floats(arrays, "conformity_places", places.shape)
-    require(np.all(np.diff(places) >= 0), "the groups of its errors are not sorted")
+    require(np.all(places[1:] >= places[:-1]), "the groups of its errors are not sorted")
     found = Conformity(floats(arrays, "conformity", (n_targets, m)), places)
     for group in found.groups:
         require(np.all(np.diff(group, prepend=0.0) >= 0), "its errors are not sorted")

@@ -235,12 +235,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _alternatives(self, X: Array, doubtful: npt.NDArray[np.bool_]) -> Array:
         """The rows with the values of each donor where they are doubtful: (k, N, d)."""
         copies = np.repeat(X[None], len(self.donors_), axis=0)
-        start = 0
-        for j, column in enumerate(self.columns_):
-            own = slice(start, start + len(column.features))
+        for j, own in enumerate(self.places):
             copies[:, doubtful[:, j], own] = self.donors_[:, None, own]
-            start = own.stop
         return copies
+
+    @property
+    def places(self) -> list[slice]:
+        """Which features each column became."""
+        ends = np.cumsum([len(column.features) for column in self.columns_]).tolist()
+        return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[Any]:
         """Names of the features."""

@@ -139,6 +139,8 @@ def _number_pieces(table: TableFile, columns: Sequence[str], batch_rows: int) ->
     """Pieces (N, d) of columns of numbers or bools; others are refused before reading."""
     from pyarrow import types
 
+    if not columns:
+        raise ValueError(f"{table.path}: name at least one column to read")
     for name in columns:
         table.check_column(name)
     for path in parquet_paths(table.path):

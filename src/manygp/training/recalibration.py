@@ -30,6 +30,8 @@ SMALLEST_SHARE = 1e-6
 # Numbers of groups of rows, by their std, whose errors may be spread differently; rows of a group.
 GROUPS = (2, 4, 8)
 GROUP_ROWS = 500
+# The least difference of log std between them: less is rounding.
+GROUP_STEP = 0.01
 CROSS_FOLDS = 10
 # Folds that the more flexible of two corrections must predict better.
 MOST_FOLDS = 7
@@ -159,7 +161,8 @@ def fit_conformity(errors: Array, std: Array) -> Conformity:
     for n_groups in [one for one in GROUPS if len(std) >= one * GROUP_ROWS]:
         best = scores(chosen) if best is None else best
         found = scores(n_groups)
-        if np.sum(found < best) >= MOST_FOLDS:
+        differ = np.diff(Conformity.of(errors, std, n_groups).places) > GROUP_STEP
+        if np.sum(found < best) >= MOST_FOLDS and differ.all():
             chosen, best = n_groups, found
     return Conformity.of(errors, std, chosen)
 

@@ -95,8 +95,4 @@ def sources_of(model: FittedModel) -> list[Source]:
             Source(Column(str(name), "number"), slice(j, j + 1))
             for j, name in enumerate(model.feature_names)
         ]
-    found, start = [], 0
-    for column in model.encoder.columns_:
-        found.append(Source(column, slice(start, start + len(column.features))))
-        start += len(column.features)
-    return found
+    return [*map(Source, model.encoder.columns_, model.encoder.places)]
