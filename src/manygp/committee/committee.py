@@ -25,7 +25,7 @@ from manygp.gp.expert import (
 from manygp.gp.likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend, TrendAt
 from manygp.kernels.base import Workspace
-from manygp.kernels.catalogue import TILE
+from manygp.kernels.catalogue import FEW_ROWS, TILE
 from manygp.rules.records import ExpertPredictions, Gaussian, Outside
 from manygp.runtime.parallel import thread_map
 
@@ -41,8 +41,8 @@ MOST_BLOCK_NUMBERS = 2**23
 # Numbers that a trend needs for a row, about.
 TREND_NUMBERS = 2**9
 # A query of at most this number of rows is small: it needs no threads, and rows are filled up to
-# this number only. Products of it have the digits of those of whole tiles, up to rounding.
-SMALL_ROWS = 16
+# this number only.
+SMALL_ROWS = FEW_ROWS
 # From this number of rows on a single expert is faster with all of BLAS's threads than with one.
 MANY_ROWS = 1000
 

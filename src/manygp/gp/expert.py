@@ -35,7 +35,7 @@ SINGLE_NOISE = 100.0
 SINGLE_PRIOR = 1e-30
 # The covariances of one row are a vector, whose products round otherwise than those of a matrix.
 # In single precision, or where the noise is a smaller share of the prior's variance, that shows.
-VECTOR_NOISE = 1e-3
+VECTOR_NOISE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)

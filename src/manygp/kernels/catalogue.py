@@ -49,6 +49,8 @@ LARGEST_SQUARE = 1e6
 # Rows of one matrix product: with a fixed shape the digits of a row do not depend on the number
 # of other rows.
 TILE = 32
+# Products of this number of rows have the digits of those of a tile, and of fewer rows have not.
+FEW_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,12 @@ class Stationary(Kernel):
     def squared_distances(self, Z1: Array, Z2: Array, out: Array) -> Array:
         """``|z1|^2 + |z2|^2 - 2 z1.z2`` as one product of the rows ``(-2 z1, |z1|^2, 1)``.
 
-        The differences of a single row are as fast, and round less. A kernel that is not smooth at
-        r = 0 must not use products at all: see `Matern`.
+        A kernel that is not smooth at r = 0 must not use products at all: see `Matern`.
         """
-        if len(Z1) == 1:
-            return cdist(Z1, Z2, "sqeuclidean", out=out)
+        if len(Z1) == 1:  # digits depend on the shape
+            few = np.repeat(Z1, FEW_ROWS, axis=0)
+            out[:] = self.squared_distances(few, Z2, np.empty((FEW_ROWS, len(Z2))))[:1]
+            return out
         shift = Z2.mean(axis=0)  # keeps the squares small: less cancellation
         d = len(shift)
         left, right = np.ones((len(Z1), d + 2)), np.ones((len(Z2), d + 2))
