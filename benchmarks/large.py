@@ -2,7 +2,8 @@
 
 Seconds are those of a clock, and those of processors, which other work does not change as much.
 
-    python benchmarks/large.py ROWS FOLDER [--trend TREND] [--until STAGE] [--queries N]
+    python benchmarks/large.py ROWS FOLDER [--trend TREND] [--hyperparameters HOW] [--until STAGE]
+        [--queries N]
 
 The rows are written to the folder first, if they are not there (extra `parquet`). With fewer rows
 than are read into memory as a rule, the stages are run all the same, to learn what they cost.
@@ -106,7 +107,8 @@ def fit_and_predict(given: argparse.Namespace) -> None:
     training.MEMORY_ROWS = min(training.MEMORY_ROWS, n // 2)
     progress.SILENT, TimedEngine.until = Phases(), given.until
     begin = perf_counter()
-    model = Timed(n_jobs=-1, random_state=0, trend=given.trend)
+    chosen = {"trend": given.trend, "hyperparameters": given.hyperparameters}
+    model = Timed(n_jobs=-1, random_state=0, **chosen)
     try:
         with TemporaryDirectory(dir=path.parent) as work:
             model.fit(path, target="y", work_dir=work)
@@ -139,6 +141,7 @@ def main() -> None:
     parser.add_argument("rows", type=int)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--trend", default="auto")
+    parser.add_argument("--hyperparameters", default="auto")
     parser.add_argument("--until", help="the last stage: scan, sort or arrange")
     parser.add_argument("--queries", type=int, default=1_000_000)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
