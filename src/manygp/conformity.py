@@ -67,12 +67,13 @@ class Conformity:
         largest error of the group if that is larger.
         """
         self.require(coverage)
-        groups, every = self.groups, np.sort(self.errors, axis=1)
+        groups = self.groups
         ranks = [min(_rank(group.shape[1], coverage), group.shape[1]) for group in groups]
         quantiles = [group[:, rank - 1] for group, rank in zip(groups, ranks, strict=True)]
         found = self._between(np.array(quantiles), std)
         if all(_rank(group.shape[1], coverage) <= group.shape[1] for group in groups):
             return found
+        every = np.sort(self.errors, axis=1)
         return np.maximum(found, every[:, _rank(every.shape[1], coverage) - 1])
 
     @cached_property
