@@ -19,12 +19,12 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from manygp import ManyGPRegressor
-from manygp.gp.likelihood import Likelihood, TrainingData
+from manygp.gp.marginal_likelihood import Likelihood, TrainingData
 from manygp.kernels import default_kernel
 from manygp.kernels.base import split_noise
-from manygp.rules.partition import balltree
+from manygp.committee.committee import balltree
 from manygp.runtime.parallel import single_threaded_blas
-from manygp.training import fitting
+from manygp.training import experts as fitting
 
 # Timed rounds, after one that is not.
 REPEATS = 5

@@ -19,7 +19,7 @@ import numpy as np
 from manygp import ManyGPRegressor
 from manygp.experiments.speed import peak_megabytes, synthetic
 from manygp.metrics import nll, rmse
-from manygp.rules.partition import balltree, kmeans
+from manygp.committee.committee import balltree, kmeans
 from manygp.tables.reading import read_parquet
 
 # Test rows.

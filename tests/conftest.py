@@ -13,7 +13,7 @@ import pytest
 pytest.register_assert_rewrite("model_files", "models")
 
 from manygp.runtime.parallel import process_map  # noqa: E402
-from manygp.training import fitting  # noqa: E402
+from manygp.training import experts as fitting  # noqa: E402
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 from data import noisy_rows, slope_and_wave
 from manygp import ManyGPRegressor
 from manygp.gp.expert import condition
-from manygp.gp.likelihood import Objective, TrainingData, maximise
+from manygp.gp.marginal_likelihood import Objective, TrainingData, maximise
 from manygp.kernels import RBF, Constant, Matern, White
 from manygp.kernels.base import split_noise
-from manygp.training import fitting
+from manygp.training import experts as fitting
 
 X, y, QUERIES = noisy_rows(slope_and_wave, 60, 10)
 

@@ -12,6 +12,7 @@ import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from data import spoilt
+from manygp.committee.committee import PARTITIONS
 from manygp.kernels import (
     RBF,
     Additive,
@@ -22,7 +23,6 @@ from manygp.kernels import (
     RationalQuadratic,
     White,
 )
-from manygp.rules.partition import PARTITIONS
 from models import (
     ONE_AND_THREE_EXPERTS,
     OWN,

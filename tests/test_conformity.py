@@ -5,9 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manygp import ManyGPRegressor, load
-from manygp.conformity import Conformity
-from manygp.distribution import fit_tail
-from manygp.training.recalibration import fit_conformity
+from manygp.calibration import Conformity, fit_conformity, fit_tail
 
 N = 6000
 STD = np.exp(np.random.default_rng(0).normal(size=N))

@@ -7,7 +7,7 @@ from scipy import integrate, stats
 
 from data import noisy_rows, two_waves
 from manygp import ManyGPRegressor, metrics
-from manygp.distribution import DEGREES, PredictiveDistribution, fit_tail
+from manygp.calibration import DEGREES, PredictiveDistribution, fit_tail
 
 MEAN, STD = np.array([-1.0, 0.0, 4.0]), np.array([0.5, 1.0, 3.0])
 Y = np.array([-2.0, 0.3, 9.0])

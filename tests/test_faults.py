@@ -34,19 +34,25 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from data import slope_and_wave, spoilt, strided
 from manygp import load
-from manygp.committee.committee import BLOCK_NUMBERS, BLOCK_ROWS
-from manygp.gp import likelihood
+from manygp.committee.committee import (
+    BLOCK_NUMBERS,
+    BLOCK_ROWS,
+    LARGEST_CLUSTER,
+    SMALLEST_CLUSTER,
+    kmeans,
+)
+from manygp.gp import marginal_likelihood as likelihood
 from manygp.gp.expert import SMALLEST_VARIANCE
-from manygp.gp.likelihood import Likelihood, NotPositiveDefiniteError
+from manygp.gp.marginal_likelihood import Likelihood, NotPositiveDefiniteError
 from manygp.kernels import RBF, Constant, Linear, White
-from manygp.rules.aggregation import normalise
-from manygp.rules.partition import LARGEST_CLUSTER, SMALLEST_CLUSTER, kmeans
-from manygp.rules.weighting import WEIGHTINGS
+from manygp.rules import WEIGHTINGS, normalise
 from manygp.runtime import files
 from manygp.runtime.parallel import n_workers
 from manygp.storage import container
 from manygp.storage.container import ModelFileError
-from manygp.training import builder, fitting, pipeline
+from manygp.training import experts as builder
+from manygp.training import experts as fitting
+from manygp.training import pipeline
 from manygp.training.checkpoint import FITS
 from memory import MEASURABLE, PEAK_BYTES
 from models import (
@@ -679,7 +685,9 @@ KILLED = """
 import os, sys, time
 import numpy as np
 from manygp import ManyGPRegressor
-from manygp.training import builder, fitting, pipeline
+from manygp.training import pipeline
+from manygp.training import experts as builder
+from manygp.training import experts as fitting
 data, folder, workers = sys.argv[1:]
 fitting.WORTH_PROCESSES, fitting.FIRST_EXPERTS, fitting.BATCH_EXPERTS = -1.0, 1, 2
 fit_batch = fitting._fit_batch

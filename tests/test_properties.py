@@ -22,6 +22,7 @@ from sklearn.gaussian_process import kernels as sk
 
 from data import read_only
 from manygp import ManyGPRegressor
+from manygp.committee.committee import PARTITIONS
 from manygp.kernels import (
     RBF,
     Additive,
@@ -34,10 +35,7 @@ from manygp.kernels import (
     Sum,
     White,
 )
-from manygp.rules.aggregation import AGGREGATIONS
-from manygp.rules.calibration import CALIBRATIONS
-from manygp.rules.partition import PARTITIONS
-from manygp.rules.weighting import WEIGHTINGS
+from manygp.rules import AGGREGATIONS, CALIBRATIONS, WEIGHTINGS
 from manygp.settings import SHRINKAGES
 
 # Errors that name what is wrong. Any other is a leak from within.

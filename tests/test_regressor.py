@@ -15,12 +15,9 @@ from threadpoolctl import threadpool_info
 from data import noisy_rows, read_only, slope_and_wave
 from manygp import ManyGPRegressor
 from manygp.committee import committee
-from manygp.rules.aggregation import AGGREGATIONS, normalise
-from manygp.rules.calibration import CALIBRATIONS
-from manygp.rules.labels import LABELS
-from manygp.rules.partition import PARTITIONS
-from manygp.rules.records import Gaussian
-from manygp.rules.weighting import WEIGHTINGS
+from manygp.committee.committee import PARTITIONS
+from manygp.paper import LABELS
+from manygp.rules import AGGREGATIONS, CALIBRATIONS, WEIGHTINGS, Gaussian, normalise
 from manygp.settings import SHRINKAGES
 from models import CHOSEN, FIXED, answers_at, choosing, model
 

@@ -16,11 +16,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from data import read_only
 from manygp import ManyGPRegressor
+from manygp.committee.committee import PARTITIONS
 from manygp.kernels import RBF, Constant, Matern, White
-from manygp.rules.aggregation import AGGREGATIONS
-from manygp.rules.calibration import CALIBRATIONS, Information
-from manygp.rules.partition import PARTITIONS
-from manygp.rules.weighting import WEIGHTINGS, Softmax
+from manygp.rules import AGGREGATIONS, CALIBRATIONS, WEIGHTINGS, Information, Softmax
 from manygp.settings import SHRINKAGES
 from manygp.trend.names import TRENDS
 from models import (

@@ -5,33 +5,90 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from manygp import metrics, validation
+from manygp import inputs, metrics
 from manygp.arrays import Array, IndexArray
+from manygp.calibration import ConformalScores, PredictiveDistribution, check_coverage
 from manygp.committee.committee import Committee, Query
 from manygp.committee.covariance import between_rows
 from manygp.committee.gradients import gradients
-from manygp.conformity import Conformity, check_coverage
-from manygp.distribution import PredictiveDistribution
-from manygp.findings import CalibrationReport, Plan
-from manygp.gp.likelihood import Likelihood, psd_root
-from manygp.kernels.base import NoisyKernel
+from manygp.fit_report import CalibrationReport, Plan
+from manygp.gp.marginal_likelihood import Likelihood, psd_root
+from manygp.inputs import Scaling
+from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.kernels.written import Written
 from manygp.relevance import Relevance, relevance_of
-from manygp.rules.aggregation import NO_COMMUNICATION
-from manygp.rules.combine import PredictionRules, only_means
-from manygp.rules.records import ExpertPredictions
+from manygp.rules import NO_COMMUNICATION, ExpertPredictions, PredictionRules, only_means
 from manygp.runtime.parallel import single_threaded_blas
-from manygp.scaling import Scaling
 from manygp.settings import Settings
+
+
+class Prior(NamedTuple):
+    """The distribution of targets before any data, at rows X (N, d) as they are.
+
+    Answers have the shape (N,) for one target, and (N, t) for several.
+    """
+
+    kernel: NoisyKernel
+    n_targets: int
+    X: Array
+
+    @classmethod
+    def of(cls, settings: Settings, X: Array) -> Prior:
+        """The prior of a model; the default kernel is that of columns in [0, 1]."""
+        n_features = X.shape[1]
+        own = settings.own_kernel(n_features)
+        if own is not None:
+            own.check_columns(n_features)
+        kernel = split_noise(default_kernel(n_features) if own is None else own)
+        return cls(kernel, settings.n_targets or 1, X)
+
+    def answer(self, std: Any, cov: Any, *, latent: bool, alpha: Any) -> Any:
+        """What `ManyGPRegressor.predict` returns: the mean, and with it std or covariance."""
+        if cov:
+            return self.predict_joint(latent=latent, alpha=alpha)
+        found = self.predict(latent=latent, alpha=alpha)
+        return found if std else found[0]
+
+    def predict(self, *, latent: bool, alpha: Any) -> tuple[Array, Array]:
+        """Mean and standard deviation."""
+        variance = self.kernel.signal.diag(self.X) + self._noise(latent=latent, alpha=alpha)
+        return self._of_targets(np.zeros(len(self.X))), self._of_targets(np.sqrt(variance))
+
+    def predict_joint(self, *, latent: bool, alpha: Any) -> tuple[Array, Array]:
+        """Mean, and covariance (N, N) or (N, N, t)."""
+        covariance = self.kernel.signal(self.X)
+        np.einsum("ii->i", covariance)[:] += self._noise(latent=latent, alpha=alpha)
+        return self._of_targets(np.zeros(len(self.X))), self._of_targets(covariance)
+
+    def sample(self, n_samples: int, rng: np.random.RandomState, *, latent: bool) -> Array:
+        """Draws: (N, n_samples) or (N, t, n_samples)."""
+        covariance = self.kernel.signal(self.X)
+        np.einsum("ii->i", covariance)[:] += self._noise(latent=latent, alpha=0.0)
+        normal = rng.normal(size=(self.n_targets, len(self.X), n_samples))
+        draws = np.einsum("ij,tjs->its", psd_root(covariance), normal)
+        return draws[:, 0] if self.n_targets == 1 else draws
+
+    def _noise(self, *, latent: bool, alpha: Any) -> Array:
+        """Noise variances of the rows: (N,)."""
+        n = len(self.X)
+        known = inputs.check_alpha(alpha, n)
+        return np.zeros(n) if latent else known + self.kernel.noise_variance
+
+    def _of_targets(self, answer: Array) -> Array:
+        """The same answer for each target."""
+        if self.n_targets == 1:
+            return answer
+        return np.repeat(answer[..., None], self.n_targets, axis=-1)
+
 
 # Training rows that are left out to show how good a model is, at most.
 LEFT_OUT_ROWS = 20_000
 # Training rows that are left out to find out how wide intervals are, where fit did not.
-CONFORMITY_ROWS = 2000
+SCORED_ROWS = 2000
 # Squared units of y with room for variances that are smaller or larger.
 SQUARES = (1e-250, 1e250)
 
@@ -56,12 +113,12 @@ class FittedModel:
         The kernel that the experts share or started from, or that of a single expert.
     chosen, rules : PredictionRules
         The rules that `fit` chose, and those in force.
-    conformity : Conformity or None
+    conformal_scores : ConformalScores or None
         Errors of rows that were left out, by the chosen rules.
     report : CalibrationReport or None
         How the rules were chosen.
     plan : Plan
-    honest : ndarray of shape (t + 1, n), or None
+    cross_validated : ndarray of shape (t + 1, n), or None
         Means and std, normalised, of the training rows by experts that have learned nothing from
         them, not even hyperparameters, and by the chosen rules: of a small model of one expert.
     encoder : TableEncoder or None
@@ -83,10 +140,10 @@ class FittedModel:
     kernel: NoisyKernel
     chosen: PredictionRules
     rules: PredictionRules
-    conformity: Conformity | None
+    conformal_scores: ConformalScores | None
     report: CalibrationReport | None
     plan: Plan
-    honest: Array | None = None
+    cross_validated: Array | None = None
     encoder: Any = None
     target: str | None = None
     order: IndexArray | None = None
@@ -113,7 +170,7 @@ class FittedModel:
 
         What these leave open is what `fit` has chosen, if it was chosen for the same settings.
         """
-        space, committee = settings.search_space, self.committee
+        space, committee = settings.space, self.committee
         rules = space.first_rules
         if committee.is_single:
             rules = self.chosen if space.recalibrate else rules._replace(nearest=None)
@@ -196,12 +253,12 @@ class FittedModel:
     def require_coverage(self, coverage: float) -> None:
         """Refuse a promise that cannot be made, before any work."""
         check_coverage(coverage)
-        self._conformity.require(coverage)
+        self._conformal_scores.require(coverage)
 
     def interval_of(self, mean: Array, std: Array, coverage: float) -> tuple[Array, Array]:
         """The intervals of rows with this mean and std, as `predict` returns them."""
         normalised = (std if std.ndim == 2 else std[:, None]) / self.y_scaling.scale
-        width = self._conformity.reach(coverage, normalised).reshape(std.shape) * std
+        width = self._conformal_scores.reach(coverage, normalised).reshape(std.shape) * std
         return mean - width, mean + width
 
     def ready_for_intervals(self) -> FittedModel:
@@ -209,9 +266,9 @@ class FittedModel:
 
         A loaded model that lacks them builds all of its experts for its first interval.
         """
-        if self.conformity is not None or len(self.committee.training_data().X) == 1:
+        if self.conformal_scores is not None or len(self.committee.training_data().X) == 1:
             return self
-        return replace(self, conformity=self._conformity)
+        return replace(self, conformal_scores=self._conformal_scores)
 
     def predict_dist(self, X: Array, *, alpha: Any = 0.0) -> PredictiveDistribution:
         """The distributions of y: Student-t, or normal where that is as likely."""
@@ -219,12 +276,12 @@ class FittedModel:
 
     def distribution_of(self, mean: Array, std: Array) -> PredictiveDistribution:
         """The distributions of y with this mean and std, as `predict` returns them."""
-        return self._conformity.distribution(mean, std, self.y_scaling.scale)
+        return self._conformal_scores.distribution(mean, std, self.y_scaling.scale)
 
     @property
     def tails(self) -> Array:
-        """One over the degrees of freedom, and the scale, of groups by std: see `Conformity`."""
-        return self._conformity.tails
+        """One over the degrees of freedom, and the scale, of groups by std: see `ConformalScores`."""
+        return self._conformal_scores.tails
 
     def leave_one_out(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
         """Mean and std of training rows, all by default, as if each had been left out."""
@@ -254,10 +311,10 @@ class FittedModel:
 
     def _answers_without(self, most: int | None) -> tuple[IndexArray, Array, Array, Array]:
         data = self.committee.training_data()
-        rows = sample_rows(len(data.Y), len(data.Y) if most is None else most)
-        if self.honest is not None and self.rules == self.chosen:
-            mean = self._in_units(self.honest[:-1, rows])
-            std = self._std_in_units(self.honest[-1, rows])
+        rows = sample_rows(len(data.X), len(data.X) if most is None else most)
+        if self.cross_validated is not None and self.rules == self.chosen:
+            mean = self._in_units(self.cross_validated[:-1, rows])
+            std = self._std_in_units(self.cross_validated[-1, rows])
         else:
             mean, std = self.leave_one_out(rows)
         return rows, self.y_scaling.undo(data.targets_of(self._places(rows))), mean, std
@@ -372,7 +429,7 @@ class FittedModel:
     def _scaled(self, X: Array) -> Array:
         """Rows in the units of the kernel."""
         Z = np.ascontiguousarray(self.x_scaling.apply(X))
-        validation.check_magnitude(Z, "X", self.names)
+        inputs.check_magnitude(Z, "X", self.names)
         return Z
 
     def _left_out(self, rows: Any) -> Query:
@@ -392,7 +449,7 @@ class FittedModel:
 
     def _scaled_alpha(self, alpha: Any, n: int) -> Array:
         """Known noise variances of n new rows, normalised: (n,)."""
-        return validation.normalised_alpha(validation.check_alpha(alpha, n), self.y_scaling.scale)
+        return inputs.normalised_alpha(inputs.check_alpha(alpha, n), self.y_scaling.scale)
 
     def _distribution(self, query: Query) -> tuple[Array, Array, Array]:
         """Means (t, N), latent variances (N,) and noise variances (N,), normalised."""
@@ -413,16 +470,16 @@ class FittedModel:
         return self._in_units(mean), self._std_in_units(std)
 
     @cached_property
-    def _conformity(self) -> Conformity:
+    def _conformal_scores(self) -> ConformalScores:
         """Errors of training rows that were left out, by the rules in force."""
-        if self.conformity is not None and self.rules == self.chosen:
-            return self.conformity
+        if self.conformal_scores is not None and self.rules == self.chosen:
+            return self.conformal_scores
         data = self.committee.training_data()
-        rows = sample_rows(len(data.Y), CONFORMITY_ROWS)
+        rows = sample_rows(len(data.X), SCORED_ROWS)
         query = self._left_out(rows)
         mean, variance, noise = self._distribution(query)
         std = np.sqrt(variance + noise + self._known_noise(query))
-        return Conformity.of((data.targets_of(self._places(rows)).T - mean) / std, std)
+        return ConformalScores.of((data.targets_of(self._places(rows)).T - mean) / std, std)
 
     def _joint(self, Z: Array, *, latent: bool) -> tuple[Array, Array]:
         """Means (t, N) and joint covariance (N, N) of the normalised targets."""

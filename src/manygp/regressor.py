@@ -21,18 +21,18 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from manygp import storage, validation
+from manygp import inputs, storage
 from manygp.arrays import Array
-from manygp.distribution import PredictiveDistribution
-from manygp.likeness import Likeness, warn_at_bounds
+from manygp.calibration import PredictiveDistribution
 from manygp.model import FittedModel
+from manygp.paper import LABELS
 from manygp.relevance import Relevance
-from manygp.rules.labels import LABELS
-from manygp.rules.records import ExpertPredictions
+from manygp.rules import ExpertPredictions
 from manygp.runtime import progress
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
+from manygp.sklearn_compat import Likeness, warn_at_bounds
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
-from manygp.training.fitting import Run
+from manygp.training.experts import ExecutionContext
 from manygp.training.pipeline import prepare, train
 
 
@@ -85,7 +85,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
             default="gpoe"
         (ExpertPredictions, weights) -> Gaussian. The last two model what experts have in
         common; they need one kernel for all and use no weights. A callable of yours declares
-        what it needs with `manygp.rules.records.needs`.
+        what it needs with `manygp.rules.needs`.
     hyperparameters : {"auto", "hierarchical", "independent", "shared"} or callable, \
             default="auto"
         "independent" fits every expert for itself, as the paper does. "shared" fits one kernel
@@ -339,7 +339,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         encoder = self._new_encoder(X)
         X, Y = self._training_rows(X, y, encoder)
         if encoder is not None and encoder.training_noise_.any():
-            noise = validation.check_alpha(settings.alpha, len(Y)) + encoder.training_noise_
+            noise = inputs.check_alpha(settings.alpha, len(Y)) + encoder.training_noise_
             settings = replace(settings, alpha=noise)
         prepared = prepare(settings, X, Y, self._columns() if encoder is None else encoder.names)
         seed, checkpoint = self._seed(), None
@@ -348,7 +348,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
             identity = identity_of(settings, len(X), prepared.columns, data)
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
-        run = Run(settings.n_jobs, told, checkpoint, settings.optimizer)
+        run = ExecutionContext(settings.n_jobs, told, checkpoint, settings.optimizer)
         self._model = replace(train(settings, prepared, seed, run, begin), encoder=encoder)
         fits_own = settings.kernel is not None and settings.optimizer is not None
         if fits_own and self._model.committee.is_single:
@@ -650,7 +650,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
     def _new_encoder(self, X: Any) -> Any:
         """An encoder for a table that needs one, or None; it is fitted with the rows."""
         if isinstance(self.columns, str):
-            if self.columns == "numeric" or not validation.is_table(X):
+            if self.columns == "numeric" or not inputs.is_table(X):
                 return None
             from manygp.tables.encoder import TableEncoder
             from manygp.tables.frames import as_batch, needs_encoding
@@ -670,14 +670,14 @@ class ManyGPRegressor(RegressorMixin, Likeness):
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
         if issparse(y):
             raise ValueError("y is a sparse matrix; pass an array")
-        validation.refuse_unnumeric(y, "y")
+        inputs.refuse_unnumeric(y, "y")
         given = {"ensure_2d": False, "ensure_all_finite": False, "input_name": "y"}
         y = check_array(y, dtype=np.float64, **given)
         Y = np.ascontiguousarray(y.reshape(len(y), -1))  # sums depend on the order in memory
-        validation.check_targets(Y, self.n_targets)
+        inputs.check_targets(Y, self.n_targets)
         if X is not None:
             check_consistent_length(X, Y)
-        validation.refuse_missing(Y, "y", None)
+        inputs.refuse_missing(Y, "y", None)
         if X is None:
             X = np.ascontiguousarray(encoder.fit_transform(table, Y))
             self.n_features_in_ = encoder.n_features_in_
@@ -696,7 +696,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
     def _rows(self, X: Any) -> Rows:
         """Rows as finite floats (N, d), and what is not known about them."""
         encoder = self._model.encoder
-        if encoder is None or (encoder.is_plain and not validation.is_table(X)):
+        if encoder is None or (encoder.is_plain and not inputs.is_table(X)):
             found = self._features(X)
             return Rows(found, None)
         from manygp.tables.frames import as_batch
@@ -708,7 +708,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
                 f"pandas, polars or pyarrow with the columns {', '.join(encoder.column_names)}"
             )
         if tuple(batch.columns) != encoder.column_names:
-            given = validation.with_names(X)
+            given = inputs.with_names(X)
             validate_data(self, given, skip_check_array=True, reset=False)  # says how names differ
         found = encoder.encode(batch)
         return Rows(found.X, found)
@@ -719,7 +719,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         """Mean and std of rows, values of which may be unknown."""
         if rows.are_known:
             return model.predict(rows.X, latent=latent, alpha=alpha)
-        known = validation.check_alpha(alpha, len(rows.X))
+        known = inputs.check_alpha(alpha, len(rows.X))
         found: tuple[Array, Array] = model.encoder.predicted(
             lambda X, noise: model.predict(X, latent=latent, alpha=noise), rows.encoded, known
         )
@@ -746,16 +746,16 @@ class ManyGPRegressor(RegressorMixin, Likeness):
     def _features(self, X: Any, *, reset: bool = False) -> Array:
         """X as finite floats (N, d): the columns of fit, or with `reset` those of a new one."""
         if reset or not self._is_plain(X):
-            validation.refuse_unnumeric(X, "X")
+            inputs.refuse_unnumeric(X, "X")
             try:
-                given = validation.with_names(X)
+                given = inputs.with_names(X)
                 X = validate_data(
                     self, given, dtype=np.float64, reset=reset, ensure_all_finite=False
                 )
             except ValueError as error:
-                validation.name_text(X, error)
+                inputs.name_text(X, error)
                 raise
-        validation.refuse_missing(X, "X", getattr(self, "feature_names_in_", None))
+        inputs.refuse_missing(X, "X", getattr(self, "feature_names_in_", None))
         array: Array = X
         return array
 

@@ -8,10 +8,8 @@ import numpy as np
 
 from manygp.arrays import Array
 from manygp.committee.committee import Committee
-from manygp.gp.likelihood import TrainingData
+from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels.base import metric
-from manygp.trend.linear import LinearTrend
-from manygp.trend.regressors import FoldTrend
 
 
 class Relevance(NamedTuple):
@@ -82,14 +80,7 @@ def trend_share(data: TrainingData) -> float:
 
 def _by_trend(committee: Committee, d: int) -> Array:
     """The share of each column in the trend, which sum to one if there is a trend: (d,)."""
-    found = np.zeros(d)
     if committee.trend is None:
-        return found
-    model = committee.trend.model
-    if isinstance(model, LinearTrend):  # columns that go together have terms that nearly cancel
-        for term, size in zip(model.form.basis.terms, model.sizes, strict=True):
-            for column in term.columns:
-                found[column] += size / len(term.columns)
-    elif isinstance(model, FoldTrend):
-        found += model.importance
+        return np.zeros(d)
+    found: Array = committee.trend.model.importance
     return found / max(float(found.sum()), 1e-300)

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from manygp.findings import Shrinkage
-from manygp.gp.likelihood import L_BFGS
+from manygp.committee.committee import PARTITIONS
+from manygp.fit_report import Shrinkage
+from manygp.gp.marginal_likelihood import L_BFGS
+from manygp.inputs import check_integer, check_number
 from manygp.kernels.base import Kernel
 from manygp.kernels.written import converted
-from manygp.rules.aggregation import AGGREGATIONS
-from manygp.rules.calibration import CALIBRATIONS, Information, none
-from manygp.rules.combine import (
+from manygp.rules import (
+    AGGREGATIONS,
+    CALIBRATIONS,
+    TEMPERED,
+    Aggregation,
+    Calibration,
+    Information,
+    Needs,
+    Partitioner,
     PredictionRules,
+    Weighting,
     has_temperature,
+    needs_of,
+    none,
     rule_named,
     weighting_named,
 )
-from manygp.rules.partition import PARTITIONS
-from manygp.rules.records import Aggregation, Calibration, Needs, Partitioner, Weighting, needs_of
-from manygp.rules.weighting import TEMPERED
-from manygp.trend.names import TRENDS
-from manygp.validation import check_integer, check_number
+from manygp.trend.registry import trend_names
 
 # Shrinkages by name (see `findings.Shrinkage`), and those that "auto" compares, from the simpler
 # to the more flexible.
@@ -50,6 +56,8 @@ class SearchSpace(NamedTuple):
     ----------
     shrinkages, overlaps, weightings, calibrations, nearest : tuples
     aggregation : callable
+    needs : Needs
+        What it needs.
     tolerance : float or None
         Neglected weight that chooses `nearest`.
     recalibrate : bool
@@ -64,6 +72,7 @@ class SearchSpace(NamedTuple):
     weightings: tuple[Weighting, ...]
     calibrations: tuple[Calibration, ...]
     aggregation: Aggregation
+    needs: Needs
     nearest: tuple[int | None, ...]
     tolerance: float | None
     recalibrate: bool
@@ -83,11 +92,6 @@ class SearchSpace(NamedTuple):
         return chosen and not self.recalibrate and self.tolerance is None
 
     @property
-    def needs(self) -> Needs:
-        """What the aggregation needs."""
-        return needs_of(self.aggregation)
-
-    @property
     def first_rules(self) -> PredictionRules:
         """The first entry of each choice: the rules, where the user has chosen all of them."""
         return PredictionRules(
@@ -105,8 +109,32 @@ class SearchSpace(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """The parameters of `ManyGPRegressor`, which describes them; wrong ones are a ValueError."""
+    """The parameters of `ManyGPRegressor`, which describes them; wrong ones are a ValueError.
 
+    Attributes
+    ----------
+    space : SearchSpace
+        What they leave to choose.
+    partitioner : callable
+        Partitions the rows.
+    scales_X : bool
+        Whether inputs are scaled: by default for the default kernel only.
+    shared_kernels : int
+        How many shared kernels are fitted: none, one, or a second one to choose from.
+    chooses_trend : bool
+        Whether the trend is to be found out. It is where experts share a kernel, the default one:
+        a kernel of the user's own is believed, and so is one for each expert. What experts have
+        in common an aggregation may model itself.
+    named_trend : str
+        The trend by its name, and nothing for a regressor.
+    """
+
+    space: SearchSpace = field(init=False, repr=False)
+    partitioner: Partitioner = field(init=False, repr=False)
+    scales_X: bool = field(init=False, repr=False)
+    shared_kernels: int = field(init=False, repr=False)
+    chooses_trend: bool = field(init=False, repr=False)
+    named_trend: str = field(init=False, repr=False)
     kernel: Any = None
     points_per_expert: int = 200
     overlap: Any = "auto"
@@ -133,7 +161,7 @@ class Settings:
     copy_X_train: bool = True
 
     def __post_init__(self) -> None:
-        _ = self.search_space, self.partitioner  # names that are wrong are refused
+        self._resolve()  # names that are wrong are refused
         if self.prior_mean not in (None, *PRIOR_MEANS):
             known = ", ".join(PRIOR_MEANS)
             raise ValueError(f"prior_mean must be one of None, {known}, not {self.prior_mean!r}")
@@ -149,11 +177,12 @@ class Settings:
         self._check_as_in_scikit_learn()
 
     def _check_trend(self) -> None:
-        known_name = isinstance(self.trend, str) and self.trend in TRENDS
+        names = trend_names()
+        known_name = isinstance(self.trend, str) and self.trend in names
         regressor = not isinstance(self.trend, type) and hasattr(self.trend, "predict")
         if not (known_name or (regressor and hasattr(self.trend, "fit"))):
             raise ValueError(
-                f"trend must be one of {', '.join(TRENDS)} or a regressor, not {self.trend!r}"
+                f"trend must be one of {', '.join(names)} or a regressor, not {self.trend!r}"
             )
 
     def _check_as_in_scikit_learn(self) -> None:
@@ -167,80 +196,60 @@ class Settings:
     @property
     def parameters(self) -> dict[str, Any]:
         """All parameters by name."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
 
     @property
     def rule_parameters(self) -> dict[str, Any]:
         """The parameters that `predict` reads."""
         return {name: getattr(self, name) for name in RULE_PARAMETERS}
 
-    @property
-    def scales_X(self) -> bool:
-        """Whether inputs are scaled: by default for the default kernel only."""
-        return self.kernel is None if self.normalize_X is None else bool(self.normalize_X)
-
-    @property
-    def shared_kernels(self) -> int:
-        """How many shared kernels are fitted: none, one, or a second one to choose from."""
-        if _is_auto(self.hyperparameters):
-            return 2
-        return int(self.search_space.shrinkages[0] != 0.0)
-
-    @property
-    def partitioner(self) -> Partitioner:
-        """The function that partitions the rows."""
-        found: Partitioner = rule_named("partition", self.partition, PARTITIONS)
-        return found
-
-    def own_kernel(self, n_features: int) -> Kernel | None:
-        """The user's kernel as one of ours, or None for the default one."""
-        return None if self.kernel is None else converted(self.kernel, n_features)
-
-    def constant_mean(self, *, several: bool) -> bool:
-        """Whether experts fit a constant prior mean: by default where there are several."""
-        default = several and not self.search_space.needs.dependence
-        return {"none": False, "constant": True}.get(self._named_trend, default)
-
-    @property
-    def _named_trend(self) -> str:
-        """The trend by its name, and nothing for a regressor."""
-        trend = PRIOR_MEANS.get(self.prior_mean, self.trend)
-        return trend if isinstance(trend, str) else ""
-
-    @property
-    def chooses_trend(self) -> bool:
-        """Whether what holds everywhere is to be found out.
-
-        It is where experts share a kernel, the default one: a kernel of the user's own is
-        believed, and so is one for each expert. What experts have in common an aggregation may
-        model itself.
-        """
-        space = self.search_space
-        free = space.standard and space.recalibrate and not space.needs.dependence
-        return self._named_trend == "auto" and free and space.shrinkages[0] != 0.0
-
-    def trend_to_find(self, *, several: bool) -> Any:
-        """The trend as it is to be fitted: a constant where the experts see to it."""
-        if self._named_trend != "auto":
-            return self._named_trend or self.trend
-        return "auto" if several and self.chooses_trend else "constant"
-
-    @cached_property
-    def search_space(self) -> SearchSpace:
-        """What the parameters leave to choose."""
+    def _resolve(self) -> None:
+        """Set what the parameters mean, once, as plain attributes."""
         aggregation = rule_named("aggregation", self.aggregation, AGGREGATIONS)
         needs = needs_of(aggregation)
-        return SearchSpace(
+        space = SearchSpace(
             shrinkages=self._shrinkages(needs),
             overlaps=self._overlaps(),
             weightings=self._weightings(needs),
             calibrations=self._calibrations(needs),
             aggregation=aggregation,
+            needs=needs,
             nearest=self._nearest(),
             tolerance=self.routing if self._has_tolerance() else None,
             recalibrate=_is_auto(self.calibration),
             standard=self.kernel is None and bool(self.normalize_y),
         )
+        trend = PRIOR_MEANS.get(self.prior_mean, self.trend)
+        named = trend if isinstance(trend, str) else ""
+        shares = space.shrinkages[0] != 0.0
+        free = space.standard and space.recalibrate and not needs.dependence
+        scales_X = self.kernel is None if self.normalize_X is None else bool(self.normalize_X)
+        found = {
+            "space": space,
+            "partitioner": rule_named("partition", self.partition, PARTITIONS),
+            "scales_X": scales_X,
+            "shared_kernels": 2 if _is_auto(self.hyperparameters) else int(shares),
+            "chooses_trend": named == "auto" and free and shares,
+            "named_trend": named,
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    def own_kernel(self, n_features: int) -> Kernel | None:
+        """The user's kernel as one of ours, or None for the default one."""
+        return None if self.kernel is None else converted(self.kernel, n_features)
+
+    def trend_of(self, *, several: bool) -> tuple[bool, Any]:
+        """Whether experts fit a constant prior mean, and the trend as it is to be fitted.
+
+        By default experts fit one where there are several, and the trend is then a constant: they
+        see to it.
+        """
+        constant = several and not self.space.needs.dependence
+        constant = {"none": False, "constant": True}.get(self.named_trend, constant)
+        if self.named_trend != "auto":
+            return constant, self.named_trend or self.trend
+        return constant, "auto" if several and self.chooses_trend else "constant"
 
     def _shrinkages(self, needs: Needs) -> tuple[Shrinkage, ...]:
         if _is_auto(self.hyperparameters):

@@ -899,7 +899,7 @@ def test_without_click_the_message_names_the_extra():
 # Says when two experts are kept, and then waits for a signal.
 SLOW_FIT = """
 import sys, time
-from manygp.training import fitting
+from manygp.training import experts as fitting
 from manygp.cli import main
 fit_kernel, done = fitting.fit_kernel, []
 def slow(*arguments):
@@ -975,7 +975,7 @@ def test_after_an_interrupt_or_a_kill_the_same_command_goes_on(made, tmp_path, n
 FIT_IN_THREADS = """
 import sys, threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from manygp.training import fitting
+from manygp.training import experts as fitting
 from manygp.cli import main
 record, *arguments = sys.argv[1:]
 in_parallel, fit_kernel = fitting._fit_in_parallel, fitting.fit_kernel
@@ -1176,7 +1176,7 @@ class Waiting:
             print("ready", flush=True)
             time.sleep(600)
 sys.meta_path.insert(0, Waiting())
-from manygp.start import main
+from manygp._entry_point import main
 main()
 """
 
@@ -1187,7 +1187,9 @@ def test_exit_codes_are_the_same_while_the_command_starts(number):
 
 
 def test_the_front_door_runs_the_command_and_an_interrupt_is_told_there_too(made, tmp_path):
-    program = SLOW_FIT.replace("from manygp.cli import main", "from manygp.start import main")
+    program = SLOW_FIT.replace(
+        "from manygp.cli import main", "from manygp._entry_point import main"
+    )
     program = program.replace('main(sys.argv[1:], prog_name="manygp")', "main()")
     fit = ("fit", made / "train.csv", "--target", "y", "-o", tmp_path / "m", *SMALL)
     code, stderr = ended_by(signal.SIGINT, program, *fit)

@@ -10,11 +10,9 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from data import read_only
 from manygp import ManyGPRegressor
+from manygp.committee.committee import PARTITIONS, full_parts
 from manygp.kernels import RBF, Matern, White
-from manygp.rules.aggregation import grbcm, nested
-from manygp.rules.partition import PARTITIONS, full_parts
-from manygp.rules.records import ExpertPredictions, Gaussian
-from manygp.rules.weighting import WEIGHTINGS
+from manygp.rules import WEIGHTINGS, ExpertPredictions, Gaussian, grbcm, nested
 from models import choosing
 
 rng = np.random.default_rng(0)

@@ -8,14 +8,21 @@ from sklearn.gaussian_process import kernels as sk
 from data import read_only
 from kernel_cases import CASES, rows
 from manygp import ManyGPRegressor
+from manygp.dual import Dual
 from manygp.gp import expert
 from manygp.kernels import Linear, Matern, White
 from manygp.kernels.base import White as Noise
-from manygp.kernels.slopes import diag_slope, slopes
-from manygp.rules.dual import Dual
-from manygp.trend.linear import Form, LinearTrend
+from manygp.trend.linear import (
+    Axis,
+    Basis,
+    Form,
+    LinearTrend,
+    Term,
+    line_terms,
+    ranges,
+    spline_axes,
+)
 from manygp.trend.slopes import trend_slopes
-from manygp.trend.terms import Axis, Basis, Term, line_terms, ranges, spline_axes
 
 rng = np.random.default_rng(0)
 X = read_only(rng.uniform(0, 10, (150, 2)) * [1.0, 30.0])
@@ -58,9 +65,9 @@ def test_slopes_of_kernels_equal_differences(name):
     kernel, d = CASES[name].kernel, CASES[name].n_columns
     Z, x = rows(9, d), np.random.default_rng(7).normal(size=d)
     expected = by_differences(lambda z: kernel(z[None], Z)[0], x)
-    assert_allclose(slopes(kernel, x, Z), expected, rtol=1e-6, atol=1e-7)
+    assert_allclose(kernel.slopes(x, Z), expected, rtol=1e-6, atol=1e-7)
     expected = by_differences(lambda z: kernel.diag(z[None])[0], x)
-    assert_allclose(diag_slope(kernel, x), expected, rtol=1e-6, atol=1e-8)
+    assert_allclose(kernel.diag_slope(x), expected, rtol=1e-6, atol=1e-8)
 
 
 MODELS = {

@@ -4,7 +4,7 @@ import numpy as np
 
 from manygp import ManyGPRegressor
 from manygp.committee import committee
-from manygp.gp import factors
+from manygp.gp import expert as factors
 from manygp.gp.expert import Expert
 
 

@@ -14,9 +14,9 @@ from data import noisy_rows, read_only, slope_and_wave
 from manygp import ManyGPRegressor, metrics
 from manygp.committee.committee import Committee, Query
 from manygp.gp.expert import condition
-from manygp.gp.likelihood import KernelFit, TrainingData
+from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.kernels import Matern, White
-from manygp.rules.weighting import Tempered
+from manygp.rules import Tempered
 from models import FIXED, choosing
 
 X, y, _ = noisy_rows(slope_and_wave, 48)

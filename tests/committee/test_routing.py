@@ -11,8 +11,7 @@ from data import noisy_rows, read_only, slope_and_wave
 from manygp.committee import committee
 from manygp.committee.committee import Query
 from manygp.kernels import Matern, White
-from manygp.rules.aggregation import AGGREGATIONS, normalise
-from manygp.rules.weighting import Tempered
+from manygp.rules import AGGREGATIONS, Tempered, normalise
 from models import answers_at, choosing
 
 X, y, QUERIES = noisy_rows(slope_and_wave, 200, 530, reach=2.5)  # more than a chunk of rows

@@ -22,8 +22,8 @@ from manygp.display import (  # noqa: E402
 from manygp.display.plots import ExpertCurve  # noqa: E402
 from manygp.kernels import RBF, White  # noqa: E402
 from manygp.metrics import reliability_curve  # noqa: E402
-from manygp.rules.records import ExpertPredictions  # noqa: E402
-from manygp.training.search import Alternative, CalibrationReport  # noqa: E402
+from manygp.rules import ExpertPredictions  # noqa: E402
+from manygp.training.choose import Alternative, CalibrationReport  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from manygp.experiments.paper_plan import FULL_SCOPE, PaperCell, paper_cells
 from manygp.experiments.published import published, published_cells
 from manygp.experiments.study import Configuration
 from manygp.metrics import ence, nll, rmse
-from manygp.rules.labels import LABELS
+from manygp.paper import LABELS
 
 SMALL = paper.paper_study(1, FULL_SCOPE._replace(n_rows=300))
 

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from data_folder import HOME
 from manygp import ManyGPRegressor, cli, metrics
+from manygp.calibration import PredictiveDistribution
 from manygp.datasets import Split
-from manygp.distribution import PredictiveDistribution
 from manygp.experiments import cases, trust
 from manygp.experiments.answers import Answer, normal
 from manygp.experiments.names import FEW_ROWS, PAPER_TASKS, TRUST_MODELS, TRUST_TASKS

@@ -14,8 +14,8 @@ from numpy.testing import assert_array_equal
 
 import manygp
 from manygp.gp import expert as expert_module
-from manygp.gp import factors as factors_module
-from manygp.gp.factors import Factor, Factors
+from manygp.gp import expert as factors_module
+from manygp.gp.expert import Factor, Factors
 from manygp.kernels import Constant, Matern, White
 from models import answers_at, choosing
 from waiting import wait_until
@@ -199,8 +199,8 @@ def test_a_copy_and_a_pickle_begin_empty(loaded, fitted):
 FORKED = """
 import os, sys, threading
 import numpy as np
-from manygp.gp import factors
-from manygp.gp.factors import Factor, Factors
+from manygp.gp import expert as factors
+from manygp.gp.expert import Factor, Factors
 
 class Owner:
     pass

@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 import reference
 from data import read_only
 from kernel_cases import CASES, FIXED, rows
-from manygp.gp import linalg
+from manygp.gp import marginal_likelihood as linalg
 from manygp.gp.expert import posterior_covariance, predict_expert
-from manygp.gp.likelihood import Likelihood, Objective, maximise
+from manygp.gp.marginal_likelihood import Likelihood, Objective, maximise
 from manygp.kernels import RBF, Constant, Linear, Matern, White
 from manygp.kernels.base import Workspace, split_noise
 from models import fit_expert

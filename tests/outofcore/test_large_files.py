@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import manygp
 from large import COLUMNS, bytes_of, lower_limits, make_rows, model, write
 from manygp import ManyGPRegressor
-from manygp.committee.lazy import Spans
+from manygp.gp.expert import Spans
 from manygp.metrics import nll, rmse
 from manygp.outofcore import stages, training
 from manygp.outofcore.files import Source

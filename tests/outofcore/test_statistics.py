@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manygp.inputs import to_standard
 from manygp.outofcore.statistics import Statistics, exact_sum, fingerprint, lots
-from manygp.scaling import to_standard
 
 floats = st.floats(-1e100, 1e100).filter(lambda x: x == 0 or abs(x) > 1e-100)
 

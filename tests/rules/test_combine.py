@@ -8,17 +8,20 @@ from numpy.testing import assert_allclose
 
 import reference
 from data import read_only
-from manygp.committee.committee import Committee, Query
-from manygp.committee.layout import Layout
+from manygp.committee.committee import Committee, Layout, Query
 from manygp.gp.expert import condition
-from manygp.gp.likelihood import KernelFit, TrainingData
+from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.kernels import Linear, Matern, White
 from manygp.kernels.base import split_noise
-from manygp.rules.aggregation import AGGREGATIONS
-from manygp.rules.calibration import CALIBRATIONS, Recalibration
-from manygp.rules.combine import PredictionRules, only_means
-from manygp.rules.records import needs_of
-from manygp.rules.weighting import WEIGHTINGS
+from manygp.rules import (
+    AGGREGATIONS,
+    CALIBRATIONS,
+    WEIGHTINGS,
+    PredictionRules,
+    Recalibration,
+    needs_of,
+    only_means,
+)
 from models import NOBODY, fit_expert
 
 RULES = list(itertools.product(WEIGHTINGS, CALIBRATIONS, AGGREGATIONS))

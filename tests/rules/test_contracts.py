@@ -10,10 +10,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 import reference
 from data import read_only
 from manygp.metrics import ence
-from manygp.rules.aggregation import AGGREGATIONS, normalise
-from manygp.rules.calibration import CALIBRATIONS, Information, Recalibration, VarianceCurve
-from manygp.rules.records import ExpertPredictions, Gaussian, needs_of
-from manygp.rules.weighting import TEMPERED, WEIGHTINGS
+from manygp.rules import (
+    AGGREGATIONS,
+    CALIBRATIONS,
+    TEMPERED,
+    WEIGHTINGS,
+    ExpertPredictions,
+    Gaussian,
+    Information,
+    Recalibration,
+    VarianceCurve,
+    needs_of,
+    normalise,
+)
 
 # The reference's rules by name: a new entry of a registry needs one.
 REFERENCE_WEIGHTS = {

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.cluster.vq import kmeans2
 
-from manygp.rules import partition
-from manygp.rules.partition import LARGEST_CLUSTER, PARTITIONS, SMALLEST_CLUSTER
+from manygp.committee import committee as partition
+from manygp.committee.committee import LARGEST_CLUSTER, PARTITIONS, SMALLEST_CLUSTER
 
 N = 47
 EVERY = pytest.mark.parametrize("name", PARTITIONS)

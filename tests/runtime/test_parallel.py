@@ -16,12 +16,12 @@ from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info
 
 from data import noisy_rows, two_waves
-from manygp.gp.likelihood import TrainingData
-from manygp.rules.weighting import WEIGHTINGS
+from manygp.gp.marginal_likelihood import TrainingData
+from manygp.rules import WEIGHTINGS
 from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
 from manygp.runtime.progress import Progress
-from manygp.training import fitting
-from manygp.training.fitting import Run, Task, fit_kernels
+from manygp.training import experts as fitting
+from manygp.training.experts import Run, Task, fit_kernels
 from models import FIXED, FREE, answers_at, choosing
 from waiting import wait_until
 

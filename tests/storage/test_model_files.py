@@ -21,6 +21,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import manygp
 from manygp import ManyGPRegressor
+from manygp.committee.committee import full_parts, kmeans
 from manygp.kernels import (
     RBF,
     Additive,
@@ -32,11 +33,8 @@ from manygp.kernels import (
     RationalQuadratic,
     White,
 )
-from manygp.rules.aggregation import AGGREGATIONS, rbcm
-from manygp.rules.calibration import Information
-from manygp.rules.labels import LABELS
-from manygp.rules.partition import full_parts, kmeans
-from manygp.rules.weighting import Softmax, entropy
+from manygp.paper import LABELS
+from manygp.rules import AGGREGATIONS, Information, Softmax, entropy, rbcm
 from manygp.storage import container
 from model_files import (
     FIXED,

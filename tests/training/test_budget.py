@@ -12,14 +12,16 @@ from sklearn.gaussian_process import kernels as sk
 
 from data import noisy_rows, read_only, two_waves
 from manygp import ManyGPRegressor
-from manygp.committee.layout import Layout
-from manygp.findings import Plan
-from manygp.gp.likelihood import TrainingData
+from manygp.committee.committee import PARTITIONS, Layout
+from manygp.fit_report import Plan
+from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels.base import split_noise
-from manygp.rules.labels import LABELS
-from manygp.rules.partition import PARTITIONS
+from manygp.paper import LABELS
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, SHRINKAGES, Settings
-from manygp.training import budget, builder, pipeline, search, trends
+from manygp.training import budget, pipeline
+from manygp.training import choose as search
+from manygp.training import choose as trends
+from manygp.training import experts as builder
 from manygp.training.budget import (
     LEAST_POINTS,
     PLANNED,
@@ -30,9 +32,8 @@ from manygp.training.budget import (
     measure,
     plans,
 )
-from manygp.training.builder import Builder
-from manygp.training.fitting import Run
-from manygp.training.search import select
+from manygp.training.choose import select
+from manygp.training.experts import Builder, Run
 from models import FIXED, FREE, answers_at, assert_sound, choosing
 
 X, y, QUERIES = noisy_rows(two_waves, 150, 40, reach=3.0)

@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 from sklearn.linear_model import Ridge
 
 from manygp.kernels import Matern, White
-from manygp.training import fitting
+from manygp.training import experts as fitting
 from manygp.training.checkpoint import FITS, IDENTITY, _digest, described
 from models import choosing, interrupt_after
 
@@ -238,7 +238,7 @@ def test_a_folder_of_other_files_and_a_file_are_refused(tmp_path):
 
 def test_functions_are_known_by_name_and_rules_by_their_fields():
     assert described(np.float32(0.5)) == 0.5
-    assert described(fitting.fit_shared) == "manygp.training.fitting.fit_shared"
+    assert described(fitting.fit_shared) == "manygp.training.experts.fit_shared"
     assert described([1, 2]) == described(np.array([1, 2])) != described([1, 3])
     assert described(np.random.RandomState(0)) == described(np.random.RandomState(0))
     assert described(np.random.RandomState(0)) != described(np.random.RandomState(1))
@@ -250,7 +250,7 @@ PROGRAM = """
 import sys, time
 import numpy as np
 from manygp import ManyGPRegressor
-from manygp.training import fitting
+from manygp.training import experts as fitting
 data = np.load(sys.argv[1])
 fit_kernel, done = fitting.fit_kernel, []
 def slow(*arguments):

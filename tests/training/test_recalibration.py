@@ -5,14 +5,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manygp import ManyGPRegressor, metrics
-from manygp.rules.calibration import FARTHEST_VARIANCE, VarianceCurve
-from manygp.training.recalibration import (
+from manygp.calibration import (
     LeftOutErrors,
     farthest_known,
     fit_curve,
     fit_scale,
     recalibrate,
 )
+from manygp.rules import FARTHEST_VARIANCE, VarianceCurve
 
 
 def errors(true_variance, variance, seed=0, alpha=None, n_targets=1):

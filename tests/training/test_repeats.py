@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from manygp import ManyGPRegressor
-from manygp.gp.likelihood import TrainingData
+from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels import default_kernel
 from manygp.kernels.base import split_noise
-from manygp.training.repeats import FEWEST_REPEATS, find_repeats, with_noise_floor
+from manygp.training.pipeline import FEWEST_REPEATS, find_repeats, with_noise_floor
 
 
 def rows(n_distinct=50, times=4, noise=0.3, seed=0):

@@ -9,22 +9,20 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from data import noisy_rows, two_waves
 from manygp import ManyGPRegressor, metrics
-from manygp.committee.committee import Committee
-from manygp.committee.layout import Layout
-from manygp.gp.likelihood import TrainingData
+from manygp.calibration import gains
+from manygp.committee.committee import PARTITIONS, Committee, Layout
+from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels import Constant, Matern, White
 from manygp.kernels.base import metric, split_noise
-from manygp.rules.calibration import Information, Recalibration, VarianceCurve
-from manygp.rules.labels import LABELS
-from manygp.rules.partition import PARTITIONS
-from manygp.rules.weighting import TEMPERED
+from manygp.paper import LABELS
+from manygp.rules import TEMPERED, Information, Recalibration, VarianceCurve
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, STRENGTHS, Settings
-from manygp.training import builder, pipeline, search
-from manygp.training.builder import Builder, affordable
-from manygp.training.fitting import Run
+from manygp.training import choose as search
+from manygp.training import experts as builder
+from manygp.training import pipeline
+from manygp.training.choose import prefers
+from manygp.training.experts import Builder, Run, affordable
 from manygp.training.pipeline import NOISE_FLOOR, has_no_noise
-from manygp.training.recalibration import gains
-from manygp.training.search import prefers
 from models import FIXED, answers_at, assert_sound, choosing
 
 X, y, QUERIES = noisy_rows(two_waves, 150, 60, reach=3.0)

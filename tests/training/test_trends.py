@@ -6,8 +6,8 @@ from numpy.testing import assert_array_equal
 
 from manygp import ManyGPRegressor
 from manygp.datasets import levy
-from manygp.training import trends
-from manygp.training.trends import Offer, Prospect
+from manygp.training import choose as trends
+from manygp.training.choose import Offer, Prospect
 
 
 def chosen_trend(fitted):

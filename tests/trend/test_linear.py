@@ -8,13 +8,21 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import manygp
 from manygp import ManyGPRegressor
-from manygp.committee.committee import assemble
-from manygp.committee.layout import Layout
+from manygp.committee.committee import Layout, assemble
 from manygp.display import TrendDisplay
-from manygp.gp.likelihood import KernelFit
-from manygp.trend import linear, ridge
-from manygp.trend.linear import fit_linear, rows_under
-from manygp.trend.terms import Axis, Basis, Term, line_terms, ranges, spline_axes
+from manygp.gp.marginal_likelihood import KernelFit
+from manygp.trend import linear
+from manygp.trend import linear as ridge
+from manygp.trend.linear import (
+    Axis,
+    Basis,
+    Term,
+    fit_linear,
+    line_terms,
+    ranges,
+    rows_under,
+    spline_axes,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.random((150, 3))

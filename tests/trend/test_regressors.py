@@ -12,9 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from manygp import ManyGPRegressor
-from manygp.gp.likelihood import TrainingData
-from manygp.trend.regressors import Folds, choose_boosting, fit_folds
-from manygp.trend.trees import PLACES, Trees, split_gains
+from manygp.gp.marginal_likelihood import TrainingData
+from manygp.trend.boosted import PLACES, Folds, Trees, choose_boosting, fit_folds, split_gains
 
 RNG = np.random.default_rng(0)
 X = RNG.random((160, 2))

@@ -23,7 +23,7 @@ from manygp.experiments.names import (
     TRUST_MODELS,
     TRUST_TASKS,
 )
-from manygp.rules.labels import LABELS
+from manygp.paper import LABELS
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -39,10 +39,10 @@ from manygp.cli.options import (
     unknown_option,
 )
 from manygp.cli.report import write_page
-from manygp.rules.labels import LABELS
+from manygp.paper import LABELS
 from manygp.runtime.progress import shown
 from manygp.runtime.words import counted, duration, safe
-from manygp.trend.names import TRENDS
+from manygp.trend.registry import trend_names
 
 if TYPE_CHECKING:  # else imported by the commands that need them: help should be quick
     from manygp.arrays import Array
@@ -91,7 +91,7 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 )
 @click.option(
     "--trend",
-    type=click.Choice(TRENDS),
+    type=click.Choice(trend_names()),
     default=None,
     help="What holds everywhere, under the experts [default: auto].",
 )

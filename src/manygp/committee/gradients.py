@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from manygp.arrays import Array
 from manygp.committee.committee import Committee
-from manygp.gp.expert import SMALLEST_PRIOR, SMALLEST_VARIANCE, Expert
-from manygp.kernels.slopes import diag_slope, slopes
-from manygp.rules.combine import PredictionRules
-from manygp.rules.dual import Dual
-from manygp.rules.records import ExpertPredictions, Gaussian, Outside
-from manygp.trend.slopes import TrendSlopes, trend_slopes
-
-
-class Slopes(NamedTuple):
-    """What one expert predicts for a row, each () with derivatives by its inputs (d,)."""
-
-    mean: Dual
-    variance: Dual
-    prior_variance: Dual
-    prior_mean: Dual
+from manygp.dual import Dual, with_slopes
+from manygp.gp.expert import predict_slopes
+from manygp.rules import ExpertPredictions, Gaussian, Outside, PredictionRules
 
 
 def gradients(committee: Committee, rules: PredictionRules, x: Array) -> tuple[Dual, Dual]:
@@ -58,13 +44,13 @@ def _record(committee: Committee, rules: PredictionRules, x: Array) -> ExpertPre
         experts *= len(committee) if rules.nearest is None else rules.nearest
     at = outside = None
     if committee.trend is not None:
-        at = trend_slopes(committee.trend.model, x)
-        outside = Outside(committee.trend.model.explained, at.beyond)  # type: ignore[arg-type]
-    found = [_slopes(expert, x, at) for expert in experts]
+        at = committee.trend.model.at(with_slopes(x[None]))
+        outside = Outside(committee.trend.model.explained, at.beyond)
+    found = [predict_slopes(expert, x, at) for expert in experts]
     mean, variance, prior, prior_mean = (_column(column) for column in zip(*found, strict=True))
     common = None
     if committee.communication is not None:
-        one = _slopes(committee.communication, x, at)
+        one = predict_slopes(committee.communication, x, at)
         common = Gaussian(_column([one.mean])[0], _column([one.variance])[0])  # type: ignore[arg-type]
     return ExpertPredictions(
         mean,  # type: ignore[arg-type]
@@ -74,34 +60,6 @@ def _record(committee: Committee, rules: PredictionRules, x: Array) -> ExpertPre
         prior_mean,  # type: ignore[arg-type]
         communication=common,
         outside=outside,
-    )
-
-
-def _slopes(expert: Expert, x: Array, at: TrendSlopes | None) -> Slopes:
-    """What one expert predicts for a row, with derivatives in closed form.
-
-    `at` is what the trend under it says about the row.
-    """
-    n, signal, factor = len(expert.X), expert.kernel.signal, expert.factor
-    k, by_x = signal(x[None], expert.X)[0], slopes(signal, x, expert.X)
-    coefficients, W = factor.coefficients[:n, 0], factor.whitener[:n, :n]
-    mean = Dual(k @ coefficients + factor.mean[0], by_x.T @ coefficients)
-    prior_mean = Dual(factor.mean[0], np.zeros_like(x))
-    prior = Dual(np.maximum(signal.diag(x[None])[0], SMALLEST_PRIOR), diag_slope(signal, x))
-    v, by_v = W @ k, W @ by_x
-    explained = Dual(v @ v, 2 * (by_v.T @ v))
-    variance = np.maximum(prior - explained, SMALLEST_VARIANCE * prior)
-    if at is None:
-        return Slopes(mean, variance, prior, prior_mean)
-    unexplained = at.basis
-    if at.basis is not None and factor.terms is not None:
-        terms = factor.terms.coefficients[:n]
-        unexplained = at.basis - Dual(k @ terms + factor.terms.mean, terms.T @ by_x)
-    return Slopes(
-        mean + at.mean,
-        variance + at.variance(unexplained),
-        prior + at.variance(at.basis),
-        prior_mean + at.mean,
     )
 
 

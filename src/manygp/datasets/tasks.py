@@ -11,7 +11,7 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.datasets.files import DATA_FILES, read_data_file, read_fold
 from manygp.datasets.table_files import TABLE_FILES, read_table_file
-from manygp.scaling import to_standard, to_unit_cube
+from manygp.inputs import to_standard, to_unit_cube
 
 # Standard deviation of the noise of a synthetic task.
 NOISE_STD = 0.5

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manygp.arrays import Array
-from manygp.findings import Alternative, CalibrationReport
+from manygp.fit_report import Alternative, CalibrationReport
 from manygp.metrics import ReliabilityCurve, pit, reliability_curve
 
 if TYPE_CHECKING:

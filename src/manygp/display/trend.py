@@ -10,7 +10,6 @@ import numpy as np
 from manygp.arrays import Array
 from manygp.display.plots import BLUE, lighten
 from manygp.relevance import relevance_of
-from manygp.trend.linear import LinearTrend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,23 +69,21 @@ class TrendDisplay:
         """
         fitted = estimator.model_
         trend = None if fitted.committee.trend is None else fitted.committee.trend.model
-        if not isinstance(trend, LinearTrend):
-            found = "no trend" if trend is None else f"the trend {trend.name}"
-            raise ValueError(
-                f"the model has {found}, which has no components; fit with trend='additive'"
-            )
         shares = relevance_of(fitted.committee, fitted.feature_names, 1.0)
-        alone = {term.columns[0] for term in trend.form.basis.terms if len(term.columns) == 1}
-        order = [j for j in np.argsort(-shares.trend, kind="stable").tolist() if j in alone]
-        unit, basis = np.linspace(0, 1, GRID), trend.form.basis
-        scale = fitted.y_scaling.scale[target]
-        components = []
-        for j in order[:most]:
-            effect, std = trend.component(j, unit)
-            scaled = basis.low[j] + unit * basis.width[j]
-            x = scaled * fitted.x_scaling.scale[j] + fitted.x_scaling.shift[j]
-            components.append(
-                Component(shares.column[j], x, effect[:, target] * scale, std * scale)
+        unit, scale = np.linspace(0, 1, GRID), fitted.y_scaling.scale[target]
+        components: list[Component] = []
+        for j in np.argsort(-shares.trend, kind="stable").tolist():
+            found = None if trend is None else trend.component(j, unit)
+            if found is not None and len(components) < most:
+                scaled, effect, std = found
+                x = scaled * fitted.x_scaling.scale[j] + fitted.x_scaling.shift[j]
+                components.append(
+                    Component(shares.column[j], x, effect[:, target] * scale, std * scale)
+                )
+        if trend is None or not components:
+            what = "no trend" if trend is None else f"the trend {trend.name}"
+            raise ValueError(
+                f"the model has {what}, which has no components; fit with trend='additive'"
             )
         return cls(components, trend.name).plot(axes)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.arrays import Array
-from manygp.distribution import PredictiveDistribution
+from manygp.calibration import PredictiveDistribution
 from manygp.experiments.processes import CannotRunError
 from manygp.metrics import coverage, crps, ence, log_score, nll, rmse
 

@@ -13,10 +13,9 @@ from manygp.arrays import Array
 from manygp.experiments.paper_plan import FULL_SCOPE, PaperCell, Scope, labels_of
 from manygp.experiments.study import Configuration, InParallel, Result, Study
 from manygp.metrics import ence, nll, reliability_curve, rmse
+from manygp.paper import LABELS
 from manygp.regressor import ManyGPRegressor
-from manygp.rules.combine import PredictionRules
-from manygp.rules.labels import LABELS
-from manygp.rules.records import ExpertPredictions
+from manygp.rules import ExpertPredictions, PredictionRules
 
 # The arrays of ExpertPredictions that have one row per expert.
 ARRAYS_BY_EXPERT = ("mean", "variance", "prior_variance", "noise_variance", "prior_mean")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from manygp import datasets
 from manygp.datasets.files import DATA_FILES
 from manygp.experiments.names import PAPER_TASKS, REPRODUCED_TASKS
-from manygp.rules.labels import LABELS
+from manygp.paper import LABELS
 
 # Points per expert, as in the paper.
 POINTS = 200

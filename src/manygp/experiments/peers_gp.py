@@ -12,10 +12,9 @@ from threadpoolctl import threadpool_limits
 from manygp.arrays import Array
 from manygp.experiments.answers import Answer, imported, seconds_of, timed
 from manygp.experiments.processes import CannotRunError
-from manygp.gp.likelihood import TrainingData
-from manygp.kernels.base import NoisyKernel, metric, split_noise
-from manygp.kernels.catalogue import default_kernel
-from manygp.training.fitting import SHARED_ROWS, Run, fit_shared, random_blocks, starts_of
+from manygp.gp.marginal_likelihood import TrainingData
+from manygp.kernels.base import NoisyKernel, default_kernel, metric, split_noise
+from manygp.training.experts import SHARED_ROWS, Run, fit_shared, random_blocks, starts_of
 
 # Rows of the GP that each query has to itself.
 NEIGHBOURS = 400

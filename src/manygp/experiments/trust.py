@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.arrays import Array
+from manygp.calibration import PredictiveDistribution
 from manygp.datasets import Split
-from manygp.distribution import PredictiveDistribution
 from manygp.experiments.answers import (
     Answer,
     joined,

@@ -1,27 +1,142 @@
-"""One expert: a Gaussian process on its own rows."""
+"""One expert, a Gaussian process on its own rows; and the store of all experts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from manygp.arrays import Array, IndexArray, read_only
-from manygp.gp import linalg
-from manygp.gp.factors import Factor, Factors
-from manygp.gp.likelihood import (
+from manygp.arrays import AnyArray, Array, IndexArray, read_only
+from manygp.dual import Dual
+from manygp.gp.marginal_likelihood import (
     PADDING,
     KernelFit,
     Likelihood,
     NotPositiveDefiniteError,
     Terms,
     TrainingData,
+    multiply_tiles,
+    multiply_triangle,
+    multiply_vector,
 )
 from manygp.gp.trend import Trend, TrendAt
 from manygp.kernels.base import NoisyKernel, Workspace
-from manygp.runtime.parallel import single_threaded_blas
+from manygp.runtime.parallel import physical_memory, single_threaded_blas
+
+# Bytes of factors that a model from a file keeps, at most, and as a share of the memory.
+MOST_BYTES = 2e9
+MOST_SHARE = 0.25
+
+
+class Factor(NamedTuple):
+    """What an expert has computed from its rows, in order to predict.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (t,)
+        Constant prior mean of each target.
+    jitter : float
+        Variance added to the diagonal because the factorisation failed without; 0 as a rule.
+    whitener, coefficients : ndarrays of shape (n', n'), (n', t)
+        See `Posterior`. The whitener is in single precision where that is enough.
+    terms : Terms or None
+        How the expert explains the terms of a trend, if there is one.
+    """
+
+    mean: Array
+    jitter: float
+    whitener: Array
+    coefficients: Array
+    terms: Terms | None = None
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The arrays that grow with the rows."""
+        return [self.whitener, self.coefficients, *(self.terms or ())]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(one.nbytes for one in self.arrays)
+
+
+# One lock for all: nothing is computed while it is held. A child of `fork` gets a new one, since
+# a thread that it does not have may have held the old one.
+_changed = threading.Condition()
+
+
+def _after_fork() -> None:
+    global _changed
+    _changed = threading.Condition()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class Factors:
+    """Factors that are built when they are first needed.
+
+    The least recently used are forgotten when all together exceed a bound, except the last one.
+    Each is built by one thread while others wait for it. A copy or a pickle begins empty.
+
+    Attributes
+    ----------
+    nbytes : int
+        Bytes of the factors that are kept.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, tuple[weakref.ref[Any], Factor]] = OrderedDict()
+        self._being_built: set[tuple[int, int]] = set()  # with the process: see `_after_fork`
+        self.nbytes = 0  # of those that are kept
+
+    def __reduce__(self) -> tuple[type[Factors], tuple[()]]:
+        return Factors, ()
+
+    def of(self, owner: Any, build: Callable[[], Factor]) -> Factor:
+        """The factor of an expert, kept or built."""
+        this, mine = (os.getpid(), id(owner)), False
+        try:
+            with _changed:
+                while this in self._being_built:
+                    _changed.wait()
+                found = self._find(owner)
+                if found is not None:
+                    return found
+                mine = True
+                self._being_built.add(this)
+            factor = build()
+            with _changed:
+                self._keep(owner, factor)
+            return factor
+        finally:
+            if mine:  # also after an error or an interrupt, so that nobody waits for ever
+                with _changed:
+                    self._being_built.discard(this)
+                    _changed.notify_all()
+
+    def _find(self, owner: Any) -> Factor | None:
+        known, factor = self._kept.get(id(owner), (None, None))
+        if known is None or known() is not owner:  # another object may have had the same address
+            return None
+        self._kept.move_to_end(id(owner))
+        return factor
+
+    def _keep(self, owner: Any, factor: Factor) -> None:
+        _, old = self._kept.pop(id(owner), (None, None))  # of an object that is gone
+        self._kept[id(owner)] = weakref.ref(owner), factor
+        self.nbytes += factor.nbytes - (0 if old is None else old.nbytes)
+        most = min(MOST_BYTES, MOST_SHARE * physical_memory())
+        while len(self._kept) > 1 and self.nbytes > most:
+            _, (_, forgotten) = self._kept.popitem(last=False)
+            self.nbytes -= forgotten.nbytes
+
 
 # Rounding may leave a posterior variance at or below zero; relative to the prior variance.
 SMALLEST_VARIANCE = 1e-14
@@ -278,7 +393,7 @@ class Prediction(NamedTuple):
         mean, whole = at.mean, at.whole_variance()
         own = whole
         if self.unexplained is not None:
-            own = at.spread + np.einsum("ij,ij->i", self.unexplained, self.unexplained)
+            own = at.variance_with(self.unexplained)
         if left_out is not None:
             shift, growth = trend.left_out(left_out, self.unexplained)
             mean, own = mean + shift, own + growth
@@ -315,17 +430,56 @@ def predict_expert(
         return Prediction(mean, np.empty(0), np.empty(0), prior_mean)
     unexplained = None
     if factor.terms is not None and terms is not None:
-        product = np.matmul if len(X) == 1 else linalg.multiply_tiles
+        product = np.matmul if len(X) == 1 else multiply_tiles
         unexplained = terms - product(k, factor.terms.coefficients) - factor.terms.mean
     prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
     if len(X) == 1:
         v = k
-        linalg.multiply_vector(factor.whitener, v[0])
+        multiply_vector(factor.whitener, v[0])
     else:
         v = _whiten(factor, k).T
     variance = prior - np.einsum("ij,ij->i", v, v, dtype=float)
     variance = np.maximum(variance, SMALLEST_VARIANCE * prior)
     return Prediction(mean, variance, prior, prior_mean, unexplained)
+
+
+class Slopes(NamedTuple):
+    """What one expert predicts for a row, each () with derivatives by its inputs (d,)."""
+
+    mean: Dual
+    variance: Dual
+    prior_variance: Dual
+    prior_mean: Dual
+
+
+def predict_slopes(expert: Expert, x: Array, at: TrendAt | None) -> Slopes:
+    """The posterior of one target at one row x (d,), and its derivatives in closed form.
+
+    `at` is what the trend says about the row, with derivatives.
+    """
+    n, signal, factor = len(expert.X), expert.kernel.signal, expert.factor
+    k, by_x = signal(x[None], expert.X)[0], signal.slopes(x, expert.X)
+    coefficients, W = factor.coefficients[:n, 0], factor.whitener[:n, :n]
+    mean = Dual(k @ coefficients + factor.mean[0], by_x.T @ coefficients)
+    prior_mean = Dual(factor.mean[0], np.zeros_like(x))
+    prior = Dual(np.maximum(signal.diag(x[None])[0], SMALLEST_PRIOR), signal.diag_slope(x))
+    v, by_v = W @ k, W @ by_x
+    explained = Dual(v @ v, 2 * (by_v.T @ v))
+    variance = np.maximum(prior - explained, SMALLEST_VARIANCE * prior)
+    if at is None:
+        return Slopes(mean, variance, prior, prior_mean)
+    unexplained: Any = at.basis
+    if at.basis is not None and factor.terms is not None:
+        terms = factor.terms.coefficients[:n]
+        own = Dual((k @ terms + factor.terms.mean)[None], (terms.T @ by_x)[None])
+        unexplained = at.basis - own
+    trend: Any = at.mean
+    return Slopes(
+        mean + trend[0, 0],
+        variance + at.variance_with(unexplained)[0],
+        prior + at.variance_with(at.basis)[0],
+        prior_mean + trend[0, 0],
+    )
 
 
 def is_vector(expert: Expert, X: Array) -> bool:
@@ -433,5 +587,152 @@ def _padded_rows(expert: Expert) -> Array:
 def _whiten(factor: Factor, k: Array) -> Array:
     """L^-1 k' for the covariances k of shape (N, n), which it may overwrite: (n, N)."""
     k = k.astype(factor.whitener.dtype, copy=False)
-    linalg.multiply_triangle(factor.whitener, k.T)
+    multiply_triangle(factor.whitener, k.T)
     return k.T
+
+
+# Rows of the experts that are kept once they were needed, at most.
+MOST_ROWS = 2**23
+
+
+class Spans(Sequence[IndexArray]):
+    """Parts of rows that lie one after the other; `bounds` (M + 1,) says where each begins."""
+
+    def __init__(self, bounds: IndexArray) -> None:
+        self.bounds = bounds
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, m: Any) -> Any:
+        if not 0 <= m < len(self):
+            raise IndexError(m)
+        return self.between(self.bounds[m], self.bounds[m + 1])
+
+    def between(self, start: int, end: int) -> IndexArray:
+        """Rows of all parts, one after the other, from one place to another."""
+        return np.arange(start, end)
+
+    @property
+    def flat(self) -> IndexArray:
+        """Rows of all parts."""
+        return self.between(0, self.bounds[-1])
+
+
+class Slices(Spans):
+    """Parts whose rows lie one after the other in an array of row numbers."""
+
+    def __init__(self, rows: IndexArray, bounds: IndexArray) -> None:
+        super().__init__(bounds)
+        self.rows = rows
+
+    def between(self, start: int, end: int) -> IndexArray:
+        return self.rows[start:end]
+
+
+def in_one(parts: Sequence[IndexArray]) -> Spans:
+    """The parts as pieces of one array, if they are not yet."""
+    if isinstance(parts, Spans):
+        return parts
+    bounds = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    return Slices(np.concatenate(parts), bounds)
+
+
+class LazyFits(Sequence[KernelFit]):
+    """Kernels of the experts, kept as numbers.
+
+    Parameters
+    ----------
+    kernel : NoisyKernel
+        Whose form all of them have.
+    values : ndarray of shape (M, p)
+        Hyperparameters.
+    counts : ndarray of shape (M,)
+        Evaluations of the likelihood that each fit took.
+    """
+
+    def __init__(self, kernel: NoisyKernel, values: Array, counts: AnyArray) -> None:
+        self.kernel, self.values, self.counts = kernel, values, counts
+        same = len(values) > 0 and bool(np.all(values == values[0]))
+        self._shared = kernel.with_values(values[0].tolist()) if same else None
+
+    @classmethod
+    def of(cls, fits: Sequence[KernelFit]) -> LazyFits:
+        """The numbers of fits, whose kernels have one form."""
+        values = np.array([one.kernel.values for one in fits])
+        return cls(fits[0].kernel, values, np.array([one.n_evaluations for one in fits]))
+
+    def at(self, places: IndexArray) -> LazyFits:
+        """The kernels at some places."""
+        return LazyFits(self.kernel, self.values[places], self.counts[places])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, m: Any) -> Any:
+        kernel = self._shared or self.kernel.with_values(self.values[m].tolist())
+        return KernelFit(kernel, int(self.counts[m]))
+
+
+class LazyExperts(Sequence[Expert]):
+    """Experts that are made when they are first needed, and their factors when first queried.
+
+    Parameters
+    ----------
+    data : TrainingData
+        All rows; they may be memory-mapped.
+    parts : sequence of index arrays
+    neighbours : sequence of index arrays
+        Rows of others that the expert of each part knows as well.
+    fits : LazyFits
+    sizes : ndarray of shape (M,)
+        How many rows each expert knows.
+    """
+
+    def __init__(
+        self,
+        data: TrainingData,
+        parts: Sequence[IndexArray],
+        neighbours: Sequence[IndexArray],
+        fits: LazyFits,
+        sizes: AnyArray,
+    ) -> None:
+        self.data, self.parts, self.neighbours = data, parts, neighbours
+        self.fits, self.sizes = fits, sizes
+        self._factors = Factors()
+        self._made: dict[int, Expert] = {}
+        self._most = max(1, int(MOST_ROWS * len(parts) / max(1, int(sizes.sum()))))
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @overload
+    def __getitem__(self, m: int) -> Expert: ...
+    @overload
+    def __getitem__(self, m: slice) -> tuple[Expert, ...]: ...
+    def __getitem__(self, m: Any) -> Any:
+        if isinstance(m, slice):
+            return tuple(self[i] for i in range(*m.indices(len(self))))
+        place = m + len(self) if m < 0 else m
+        made = self._made
+        known = made.get(place)
+        if known is not None:
+            return known
+        if not 0 <= place < len(self):
+            raise IndexError(m)
+        expert = condition_later(
+            self.data,
+            self.parts[place],
+            self.neighbours[place],
+            self.fits[place],
+            self._factors,
+        )
+        if len(made) >= self._most:  # others, which are in use, live on where they are used
+            made = self._made = {}
+        return made.setdefault(place, expert)  # of two threads one wins
+
+    def __iter__(self) -> Iterator[Expert]:
+        return (self[m] for m in range(len(self)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": {}}

@@ -1,17 +1,34 @@
-"""What a trend says about rows: those that a committee is queried about, and the training rows."""
+"""Interface of trends: what a trend model says about rows, and what the choice of one compares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from manygp.arrays import Array, IndexArray
+from manygp.arrays import AnyArray, Array, IndexArray
+
+# The least variance that a trend is taken to leave of targets whose variance is 1.
+SMALLEST_REST = 1e-12
+
+
+def normal_entropy(variance: float) -> float:
+    """The mean NLL of normal errors with this variance, which is known."""
+    return float(0.5 * np.log(2 * np.pi * np.e * max(variance, SMALLEST_REST)))
+
+
+def trend_phase(name: str) -> str:
+    """What progress calls the phase in which a trend is fitted, and compared with the best."""
+    return f"{name} trend"
 
 
 class TrendAt(NamedTuple):
     """What a trend says about N rows, in the units of the normalised targets.
+
+    For rows that carry derivatives (see `manygp.dual`) all of these carry them too.
 
     Attributes
     ----------
@@ -44,11 +61,18 @@ class TrendAt(NamedTuple):
         basis = None if self.basis is None else self.basis[rows]
         return TrendAt(self.mean[rows], self.spread[rows], self.beyond[rows], basis)
 
+    def variance_with(self, terms: Any) -> Any:
+        """The variance of the trend where experts leave this (N, r) of its terms: (N,)."""
+        if terms is None:
+            return self.spread
+        if isinstance(terms, np.ndarray):
+            return self.spread + np.einsum("ij,ij->i", terms, terms)
+        return self.spread + (terms * terms).sum(axis=1)
+
     def whole_variance(self) -> Array:
         """The variance of the trend where no expert explains a part of it: (N,)."""
-        if self.basis is None:
-            return self.spread
-        return self.spread + np.einsum("ij,ij->i", self.basis, self.basis)
+        found: Array = self.variance_with(self.basis)
+        return found
 
 
 class Kriging(NamedTuple):
@@ -72,19 +96,70 @@ class Kriging(NamedTuple):
     curvature: Array
 
 
-class TrendModel(Protocol):
-    """What can be a trend."""
+class TrendModel(ABC):
+    """Interface of trend models.
 
-    @property
-    def name(self) -> str:
-        """What it is called in reports."""
+    Attributes
+    ----------
+    name : str
+        What reports call it.
+    explained : float
+        The variance of the normalised targets that is the trend's.
+    importance : ndarray of shape (d,)
+        The share of each column in it.
+    """
 
-    @property
-    def explained(self) -> float:
-        """The variance of the normalised targets that is the trend's."""
+    name: Any
+    explained: Any
+    importance: Any
 
-    def at(self, X: Array) -> TrendAt:
-        """What it says about rows X (N, d)."""
+    @abstractmethod
+    def at(self, X: Any) -> TrendAt:
+        """What it says about rows X (N, d), with derivatives where X carries them.
+
+        Raises
+        ------
+        ValueError
+            If X carries derivatives, and the trend has none.
+        """
+
+    def component(self, column: int, unit: Array) -> tuple[Array, Array, Array] | None:
+        """What it says about one column alone, if it can tell.
+
+        Parameters
+        ----------
+        column : int
+        unit : ndarray of shape (g,)
+            Values of the column, from 0 to 1 over the range of the training rows.
+
+        Returns
+        -------
+        x, effect, std : ndarrays of shape (g,), (g, t), (g,)
+            Scaled values of the column, the mean and its std.
+        """
+        return None
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        """What a model file holds of it: plain values, and arrays named trend_..."""
+        raise ValueError(
+            f"trend={self.name} is a regressor, which a model file cannot hold; pickle keeps any "
+            "model"
+        )
+
+    @classmethod
+    def from_file(
+        cls, found: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
+    ) -> Self:
+        """The trend of a file, for d columns and t targets, checked: a ValueError if wrong."""
+        raise ValueError("this trend cannot be read from a file")
+
+    def on_rows(self, data: Any, parts: Sequence[IndexArray]) -> Trend | None:
+        """What a file does not hold of the training rows, computed again; None if nothing."""
+        return None
+
+    def without_doubt(self) -> TrendModel:
+        """The same, after so many rows that nothing about it is in doubt."""
+        return self
 
 
 class Trend(NamedTuple):
@@ -125,3 +200,92 @@ class Trend(NamedTuple):
             return self.shift[rows], self.growth[rows]
         along = np.einsum("ij,ij->i", unexplained, self.kriging.pull[rows])
         return -along[:, None] * self.kriging.step[rows], along**2 / self.kriging.curvature[rows]
+
+
+@dataclass(frozen=True, eq=False)
+class TrendCandidate:
+    """A trend that may lie under the committee. This one is a constant: experts see to it.
+
+    Attributes
+    ----------
+    name : str
+    residuals : ndarray of shape (n, t)
+        What it leaves of the targets of the training rows, each left out: the kernels of experts
+        are learned from this.
+    """
+
+    name: str
+    residuals: Array
+    # Whether its coefficients depend on the kernel that experts share.
+    depends_on_experts = False
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether there is nothing but what experts see to."""
+        return type(self) is TrendCandidate
+
+    @property
+    def mean_square(self) -> float:
+        """The variance of what it leaves, which rounding keeps above zero."""
+        return max(float(np.mean(self.residuals**2)), SMALLEST_REST)
+
+    def on(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Trend | None:
+        """The trend of training rows, under experts of these parts that have a kernel."""
+        return None
+
+    def some(self, rows: IndexArray) -> Self:
+        """The same for some of the rows."""
+        return replace(self, residuals=self.residuals[rows])
+
+
+class TrendFactory(NamedTuple):
+    """A trend that can be fitted.
+
+    Attributes
+    ----------
+    fit : callable
+        Given rows, the candidate need hold for these alone, which is quicker; None are all.
+    nll : float
+        Its NLL without experts, if that tells whether it may pay.
+    is_nested : bool
+        Whether it contains the simpler trends that come before it.
+    """
+
+    fit: Callable[[IndexArray | None], TrendCandidate]
+    nll: float = -np.inf
+    is_nested: bool = False
+
+
+class TrendFamily(Protocol):
+    """Interface of what a registered trend is made by: see `manygp.trend.registry`.
+
+    Attributes
+    ----------
+    model : type of TrendModel
+        What a file is read by.
+    names : tuple of str
+        Names of its models.
+    """
+
+    model: type[TrendModel]
+    names: tuple[str, ...]
+
+    def factories(self, trend: str, data: Any, seed: int, run: Any) -> Iterator[TrendFactory]:
+        """The trends that the parameter `trend` leaves to choose from, the simplest first.
+
+        Parameters
+        ----------
+        trend : str
+            A registered name, or "auto".
+        data : TrainingData
+        seed : int
+        run : ExecutionContext
+            With `n_jobs` and `progress`.
+        """
+
+    def seconds(self, trend: str, shape: tuple[int, int], speed: Any) -> dict[str, float]:
+        """Seconds that each of its factories takes, by name, for rows and columns of a shape.
+
+        `speed.evaluation(n)` are the seconds of a likelihood of n rows, `speed.gain` how much
+        faster the workers are than one.
+        """

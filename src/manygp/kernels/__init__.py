@@ -1,16 +1,18 @@
 """Covariance functions: the catalogue, what they have in common, and kernels as text."""
 
 from manygp.kernels.additive import Additive, Pairwise, structured_kernel
-from manygp.kernels.base import Constant, Kernel, NoisyKernel, Product, Sum, White
-from manygp.kernels.catalogue import (
-    RBF,
-    Linear,
+from manygp.kernels.base import (
+    Constant,
+    Kernel,
     Matern,
-    Periodic,
-    RationalQuadratic,
+    NoisyKernel,
+    Product,
     Stationary,
+    Sum,
+    White,
     default_kernel,
 )
+from manygp.kernels.catalogue import RBF, Linear, Periodic, RationalQuadratic
 from manygp.kernels.text import describe, formula, parse_kernel, write_kernel
 
 __all__ = [

@@ -23,14 +23,17 @@ import numpy as np
 from manygp.arrays import Array
 from manygp.kernels.base import (
     DEFAULT_BOUNDS,
+    TILE,
     Bounds,
     Kernel,
     LengthScale,
     Pullback,
     Sum,
     Workspace,
+    default_kernel,
+    of_free,
+    scaled_lengths,
 )
-from manygp.kernels.catalogue import TILE, default_kernel, of_free, scaled_lengths
 
 # Elements of a block: a few arrays of that size fit into a core's cache.
 BLOCK = 2**16
@@ -226,6 +229,18 @@ class ByColumn(Kernel):
             if self.degree == 2:  # products with the columns on the left
                 blocks[1] += np.multiply(blocks[0], k, out=spare)
             blocks[0] += k
+
+    def slopes(self, x: Array, X: Array) -> Array:
+        """k_j' of p(r) exp(-r), times the sum of the other kernels where it is one of pairs."""
+        u, variances = (x - X) * self._scale, self.variances(X.shape[1])
+        r, coefficients = np.abs(u), PROFILES[self.nu][KERNEL].coefficients
+        p = np.polynomial.polynomial.Polynomial(coefficients)
+        decay = variances * np.exp(-r)
+        by_column: Array = (p.deriv()(r) - p(r)) * decay * np.sign(u) * self._scale
+        if self.degree == 1:
+            return by_column
+        k = p(r) * decay
+        return by_column * (k.sum(axis=1, keepdims=True) - k)
 
     def in_units(self, scale: Array) -> Any:
         return scaled_lengths(self, scale)

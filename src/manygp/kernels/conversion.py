@@ -8,18 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process import kernels as sk
 
-from manygp.kernels.catalogue import (
-    RBF,
-    Constant,
-    Kernel,
-    Linear,
-    Matern,
-    Periodic,
-    Product,
-    RationalQuadratic,
-    Sum,
-    White,
-)
+from manygp.kernels.base import Constant, Kernel, Matern, Product, Sum, White
+from manygp.kernels.catalogue import RBF, Linear, Periodic, RationalQuadratic
 from manygp.kernels.foreign import Foreign
 
 

@@ -40,6 +40,12 @@ class Quiet(Kernel):
     def diag(self, X: Array) -> Array:
         return self.whole.diag(X) - noise_variance(self.whole)
 
+    def slopes(self, x: Array, X: Array) -> Array:
+        return self.whole.slopes(x, X)
+
+    def diag_slope(self, x: Array) -> Array:
+        return self.whole.diag_slope(x)
+
     @property
     def n_free(self) -> int:
         return self.whole.n_free

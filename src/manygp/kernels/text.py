@@ -16,19 +16,8 @@ from typing import Any
 import numpy as np
 
 from manygp.kernels.additive import Additive, Pairwise
-from manygp.kernels.base import NoisyKernel, Pair
-from manygp.kernels.catalogue import (
-    RBF,
-    Constant,
-    Kernel,
-    Linear,
-    Matern,
-    Periodic,
-    Product,
-    RationalQuadratic,
-    Sum,
-    White,
-)
+from manygp.kernels.base import Constant, Kernel, Matern, NoisyKernel, Pair, Product, Sum, White
+from manygp.kernels.catalogue import RBF, Linear, Periodic, RationalQuadratic
 from manygp.kernels.foreign import Foreign
 from manygp.kernels.mixed import MixedKernel
 

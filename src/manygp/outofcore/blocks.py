@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import Array
+from manygp.inputs import LARGEST
 from manygp.runtime.files import replacing
 from manygp.tables.parquet_files import from_arrow, is_numeric, open_parquet, parquet_paths
-from manygp.validation import LARGEST
 
 # Rows of a block that are in memory at a time.
 PIECE_ROWS = 2**17

@@ -9,17 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.arrays import Array, IndexArray
-from manygp.committee.committee import Committee
-from manygp.committee.layout import Layout
-from manygp.committee.lazy import LazyExperts, LazyFits, Slices
-from manygp.findings import Shrinkage
-from manygp.gp.expert import condition
-from manygp.gp.likelihood import KernelFit, TrainingData
+from manygp.committee.committee import Committee, Layout
+from manygp.fit_report import Shrinkage
+from manygp.gp.expert import LazyExperts, LazyFits, Slices, condition
+from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.outofcore import stages
 from manygp.outofcore.engine import Engine
 from manygp.outofcore.work import Token, put
-from manygp.training.builder import Builder
-from manygp.training.fitting import Run, precision_of
+from manygp.training.experts import Builder, ExecutionContext, precision_of
 
 # Rows that are left out are drawn from this number of parts, so that few factors are built.
 DRAWN_PARTS = 1000
@@ -80,7 +77,7 @@ class DiskBuilder(Builder):
     layout : Layout
     disk : Disk
     communication : ndarray of indices, optional
-    run : Run
+    run : ExecutionContext
     """
 
     def __init__(
@@ -89,7 +86,7 @@ class DiskBuilder(Builder):
         layout: Layout,
         disk: Disk,
         communication: IndexArray | None,
-        run: Run,
+        run: ExecutionContext,
     ) -> None:
         kernel = disk.fitting.kernel
         super().__init__(data, layout, kernel, Starts(disk.fitting), communication, run)
@@ -108,11 +105,11 @@ class DiskBuilder(Builder):
         shrinkage: Shrinkage,
         overlap: float,
         members: IndexArray | None = None,
-        unlearned: IndexArray | None = None,
+        held_out: IndexArray | None = None,
     ) -> Committee:
         """The committee of all parts, made when it is needed, or of some."""
-        if members is not None or unlearned is not None:
-            return super().committee(shrinkage, overlap, members, unlearned)
+        if members is not None or held_out is not None:
+            return super().committee(shrinkage, overlap, members, held_out)
         bounds = self.disk.fitting.bounds
         near = self._all_neighbours(self.n_neighbours(overlap))
         neighbours: Sequence[IndexArray] = near

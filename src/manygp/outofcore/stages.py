@@ -13,21 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import Array, IndexArray
-from manygp.committee.layout import Layout
-from manygp.findings import Shrinkage
-from manygp.gp.likelihood import TrainingData
+from manygp.committee.committee import Layout
+from manygp.fit_report import Shrinkage
+from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import Trend, TrendModel
+from manygp.inputs import Scaling, check_magnitude, normalised_alpha
 from manygp.kernels.base import NoisyKernel
 from manygp.outofcore.blocks import Columns
 from manygp.outofcore.groups import GroupTree
 from manygp.outofcore.statistics import Statistics, lots
 from manygp.outofcore.work import RowFile, Token, read_arrays, write_arrays
-from manygp.rules.records import Partitioner
+from manygp.rules import Partitioner
 from manygp.runtime.files import replacing
-from manygp.scaling import Scaling
-from manygp.training.fitting import Run, Task, fit_kernels, starts_of
+from manygp.training.experts import ExecutionContext, Task, fit_kernels, starts_of
 from manygp.training.pipeline import check_parts
-from manygp.validation import check_magnitude, normalised_alpha
 
 Numbers = npt.NDArray[np.int64]
 
@@ -373,7 +372,9 @@ def fit(task: FitTask) -> tuple[Array, Numbers]:
         Task(np.arange(how.bounds[m], how.bounds[m + 1]) - start, how.starts(m))
         for m in range(task.first, task.end)
     ]
-    found = fit_kernels(data, tasks, how.kernel, how.shrinkage, Run(1, optimizer=how.optimizer))
+    found = fit_kernels(
+        data, tasks, how.kernel, how.shrinkage, ExecutionContext(1, optimizer=how.optimizer)
+    )
     values = np.array([one.kernel.values for one in found])
     counts = np.array([one.n_evaluations for one in found], dtype=np.int64)
     write_arrays(done, values=values, counts=counts)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import AnyArray, Array
-from manygp.scaling import Scaling
+from manygp.inputs import Scaling
 
 Words = npt.NDArray[np.uint64]
 

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.arrays import Array, IndexArray
-from manygp.committee.layout import Layout
-from manygp.committee.lazy import Spans
-from manygp.findings import Plan
+from manygp.committee.committee import Layout, has_all_rows, random
+from manygp.fit_report import Plan
+from manygp.gp.expert import Spans
 from manygp.gp.trend import TrendModel
+from manygp.inputs import Scaling, identity
 from manygp.kernels.base import metric
 from manygp.model import FittedModel
 from manygp.outofcore import stages
@@ -25,25 +26,21 @@ from manygp.outofcore.engine import Engine
 from manygp.outofcore.groups import grow
 from manygp.outofcore.statistics import Statistics, lots
 from manygp.outofcore.work import put
-from manygp.rules.partition import has_all_rows, random
 from manygp.runtime import progress
 from manygp.runtime.progress import say, warn
-from manygp.scaling import Scaling, identity
 from manygp.settings import Settings
 from manygp.storage import read_model, write_model
 from manygp.storage.model_file import check_savable
-from manygp.training.builder import affordable
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
-from manygp.training.fitting import SHARED_ROWS, Run
+from manygp.training.choose import choose_committee
+from manygp.training.experts import SHARED_ROWS, ExecutionContext, affordable
 from manygp.training.pipeline import (
     Foundation,
     Prepared,
+    choose_trend_and_kernel,
     fitted_model,
-    lay_foundation,
     prepare_scaled,
 )
-from manygp.training.search import select
-from manygp.trend.linear import LinearTrend
 
 # Up to this number of rows the model is that of rows in memory.
 MEMORY_ROWS = 10**6
@@ -138,7 +135,7 @@ def _train(job: Job, seed: int, told: progress.Progress) -> FittedModel:
         scanned = _scan(job, seed, threshold)
     path = folder / MODEL
     if not path.exists():
-        run = Run(settings.n_jobs, told, checkpoint, settings.optimizer)
+        run = ExecutionContext(settings.n_jobs, told, checkpoint, settings.optimizer)
         write_model(path, _trained(job, known, scanned, seed, run))
         for name in ("sorted", "rows", "tasks"):
             shutil.rmtree(folder / name, ignore_errors=True)
@@ -166,7 +163,7 @@ def _identity(job: Job, known: Statistics) -> dict[str, Any]:
 
 
 def _trained(
-    job: Job, known: Statistics, scanned: list[stages.Scanned], seed: int, run: Run
+    job: Job, known: Statistics, scanned: list[stages.Scanned], seed: int, run: ExecutionContext
 ) -> FittedModel:
     settings, columns = job.settings, job.columns
     sample = _Sample.of(scanned, columns)
@@ -179,18 +176,19 @@ def _trained(
         _scalings(settings, known, columns),
     )
     points = int(settings.points_per_expert)
-    space = settings.search_space
+    space = settings.space
     overlaps = tuple(affordable(known.n, max(1, known.n // points), space.overlaps))
     plan = Plan(points, space.shrinkages, overlaps, SHARED_ROWS, settings.shared_kernels)
     job.say(f"{len(sample.numbers):,} of them choose trend and kernel; {plan}")
-    foundation = lay_foundation(settings, prepared, plan, seed, run, np.inf)
+    foundation = choose_trend_and_kernel(settings, prepared, plan, seed, run, np.inf)
     run.progress.begin("sorting")
     columns_metric = metric(foundation.builder.kernel, len(columns.names))
     groups = _Groups.of(job, prepared, columns_metric, seed, known.n)
     job.say(f"{len(groups.segments)} files of rows, sorted into {groups.n_groups} groups")
     builder, order = _arranged(job, foundation, groups, sample, seed)
     job.say(f"{len(builder.layout.parts):,} experts")
-    found = select(builder, foundation.space, foundation.rng, foundation.compared)
+    found = choose_committee(builder, foundation.space, foundation.rng)
+    found = found.after(foundation.compared, trend=foundation.trend)
     model = fitted_model(settings, prepared, plan, builder.kernel, found)
     return replace(
         model,
@@ -293,7 +291,9 @@ def _arranged(
     d, n = data.X.shape[1], int(groups.counts.sum())
     trend, sampled = _trend_of(foundation, sample)
     has_trend = trend is not None
-    rows = stages.Rows.of(_made(job.folder / "rows"), n, d, data.Y.shape[1], trend=has_trend)
+    rows = stages.Rows.of(
+        _made(job.folder / "rows"), n, d, data.residuals.shape[1], trend=has_trend
+    )
     for file in rows:
         file.create()
     arranging = stages.Arranging(
@@ -347,7 +347,6 @@ def _trend_of(
     trend = foundation.builder.data.trend
     if trend is None:
         return None, None
-    model = trend.model
-    if isinstance(model, LinearTrend):  # so many rows leave its terms no doubt
-        model = replace(model, kriged=False, root=model.root[:0])
-    return model, stages.Sampled(sample.numbers, trend.fitted, trend.shift, trend.growth)
+    return trend.model.without_doubt(), stages.Sampled(
+        sample.numbers, trend.fitted, trend.shift, trend.growth
+    )

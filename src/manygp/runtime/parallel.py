@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -12,12 +13,27 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import threadpoolctl
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib._parallel_backends import LokyBackend
 from joblib.parallel import get_active_backend
+
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def physical_memory() -> float:
+    """Bytes that a process may have at most; infinity where the system sets no limit."""
+    memory = math.inf
+    try:
+        memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        memory = min(memory, float(CONTAINER_LIMIT.read_text()))  # "max" is no number
+    except (AttributeError, ValueError, OSError):
+        pass
+    return memory
+
 
 T = TypeVar("T")
 R = TypeVar("R")

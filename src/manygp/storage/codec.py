@@ -7,13 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from manygp.committee.committee import PARTITIONS, full_parts, one_part
 from manygp.kernels.base import Kernel
 from manygp.kernels.text import parse_kernel, write_kernel
-from manygp.rules.aggregation import AGGREGATIONS
-from manygp.rules.calibration import CALIBRATIONS, Information, Recalibration, VarianceCurve
-from manygp.rules.partition import PARTITIONS, full_parts, one_part
-from manygp.rules.records import ExpertPredictions
-from manygp.rules.weighting import WEIGHTINGS, Softmax, Tempered
+from manygp.rules import (
+    AGGREGATIONS,
+    CALIBRATIONS,
+    WEIGHTINGS,
+    ExpertPredictions,
+    Information,
+    Recalibration,
+    Softmax,
+    Tempered,
+    VarianceCurve,
+)
 
 # Rules are known by name; those with parameters by their class and fields.
 NAMED: dict[str, Mapping[str, Any]] = {

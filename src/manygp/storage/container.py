@@ -19,7 +19,7 @@ import numpy as np
 
 from manygp.arrays import AnyArray
 from manygp.runtime.files import replacing
-from manygp.runtime.memory import physical_memory
+from manygp.runtime.parallel import physical_memory
 
 # Files of schema 1 are read too.
 SCHEMA = 2

@@ -11,26 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.committee.committee import CHUNK_ROWS, Committee, assemble_later
-from manygp.committee.layout import Layout
-from manygp.committee.lazy import MOST_ROWS, LazyExperts, LazyFits, Slices, Spans, in_one
-from manygp.gp.expert import SINGLE_ROWS
-from manygp.gp.likelihood import KernelFit, TrainingData
+from manygp.checks import every, floats, indices, integers, integers_below, require, shape_of
+from manygp.committee.committee import CHUNK_ROWS, Committee, Layout, assemble_later
+from manygp.gp.expert import MOST_ROWS, SINGLE_ROWS, LazyExperts, LazyFits, Slices, Spans, in_one
+from manygp.gp.marginal_likelihood import KernelFit, TrainingData
+from manygp.gp.trend import Trend
+from manygp.inputs import LARGEST
 from manygp.kernels.base import NoisyKernel, scratch_arrays
 from manygp.model import FittedModel
-from manygp.runtime.memory import physical_memory
-from manygp.storage.checks import (
-    every,
-    floats,
-    indices,
-    integers,
-    integers_below,
-    require,
-    shape_of,
-)
-from manygp.storage.trends import read_trend
-from manygp.trend.linear import LinearTrend, rows_under
-from manygp.validation import LARGEST
+from manygp.runtime.parallel import physical_memory
+from manygp.trend.registry import family_of
 
 # Experts whose rows are compared with each other at a time.
 BLOCK_EXPERTS = 4096
@@ -74,7 +64,7 @@ def describe_experts(model: FittedModel) -> dict[str, AnyArray]:
         neighbours = in_one([expert.neighbours for expert in experts])
     arrays: dict[str, AnyArray] = {
         "X": data.X,
-        "y": data.Y,
+        "y": data.residuals,
         "alpha": data.alpha,
         "metric": committee.layout.metric,
         "hyperparameters": fits.values,
@@ -126,11 +116,31 @@ def _data(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> TrainingData
         manifest["constant_mean"],
     )
     require(type(data.constant_mean) is bool, "constant_mean is not true or false")
-    for name, one in (("X", data.X), ("y", data.Y)):
+    for name, one in (("X", data.X), ("y", data.residuals)):
         require(every(lambda x: np.abs(x) <= LARGEST, one), f"squares of {name} overflow")
     require(every(lambda x: x >= 0, data.alpha), "a noise variance of it is negative")
     trend = manifest.get("trend") if manifest.get("schema") == 1 else manifest["trend"]
-    return data if trend is None else data._replace(trend=read_trend(trend, arrays, data))
+    return data if trend is None else data._replace(trend=_trend(trend, arrays, data))
+
+
+def describe_trend(trend: Trend) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """What the manifest says about a trend, and its arrays."""
+    described, arrays = trend.model.to_file()
+    fitted, shift, growth = trend.fitted, trend.shift, trend.growth
+    rows = {"trend_fitted": fitted, "trend_shift": shift, "trend_growth": growth}
+    return described, rows | arrays
+
+
+def _trend(found: dict[str, Any], arrays: dict[str, AnyArray], data: TrainingData) -> Trend:
+    """The trend of a file with rows; how its terms depend on them is left to be computed."""
+    (n, d), n_targets = data.X.shape, data.residuals.shape[1]
+    fitted, shift = (
+        floats(arrays, f"trend_{name}", (n, n_targets)) for name in ("fitted", "shift")
+    )
+    growth = floats(arrays, "trend_growth", (n,))
+    require(np.all(growth >= 0), "a variance of its trend is negative")
+    model = family_of(found["name"]).model.from_file(found, arrays, (d, n_targets))
+    return Trend(model, fitted, shift, growth)
 
 
 def read_order(arrays: dict[str, AnyArray], n: int) -> AnyArray | None:
@@ -193,9 +203,9 @@ def assembled(described: dict[str, Any], parts: Parts) -> Committee:
     own, neighbours, fits = parts.seated()
     layout = Layout.of(parts.data.X, own, parts.metric)
     common, data = parts.communication, parts.data
-    trend = None if data.trend is None else data.trend.model
-    if isinstance(trend, LinearTrend) and trend.kriged:  # what depends on it, files do not hold
-        data = data._replace(trend=rows_under(trend, data, layout.parts))
+    if data.trend is not None:  # what depends on the experts, files do not hold
+        known = data.trend.model.on_rows(data, layout.parts)
+        data = data._replace(trend=known or data.trend)
     committee = assemble_later(
         data,
         layout,
@@ -204,7 +214,7 @@ def assembled(described: dict[str, Any], parts: Parts) -> Committee:
         None if common is None else (common, KernelFit(described["kernel"])),
     )
     scaling = described["y_scaling"]
-    ends = np.array([data.Y.min(axis=0), data.Y.max(axis=0)])
+    ends = np.array([data.residuals.min(axis=0), data.residuals.max(axis=0)])
     numbers = [layout.centres, ends * scaling.half_scale + scaling.shift / 2]
     for rows, fit in zip(layout.parts, fits, strict=False):
         numbers.append(np.sqrt(fit.kernel.diag(data.X[rows]).max()) * scaling.scale)
@@ -226,7 +236,7 @@ def _require_memory(parts: Parts, kernel: NoisyKernel) -> None:
     common = 0 if parts.communication is None else len(parts.communication)
     most = max(int(sizes.max()), common)
     rows = max(most, min(int(sizes.sum()), MOST_ROWS))
-    numbers = 8 * rows * (data.X.shape[1] + data.Y.shape[1] + 1)
+    numbers = 8 * rows * (data.X.shape[1] + data.residuals.shape[1] + 1)
     factor = 8 * most**2 + (4 * most**2 if most >= SINGLE_ROWS and len(sizes) > 1 else 0)
     with np.errstate(all="ignore"):
         scratch = 8 * CHUNK_ROWS * most * scratch_arrays(kernel.signal, data.X[:1])

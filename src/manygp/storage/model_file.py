@@ -17,18 +17,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from manygp.arrays import AnyArray
-from manygp.conformity import Conformity
-from manygp.findings import Alternative, CalibrationReport, Plan
-from manygp.gp.likelihood import L_BFGS
+from manygp.calibration import ConformalScores
+from manygp.checks import floats, require, shape_of
+from manygp.fit_report import Alternative, CalibrationReport, Plan
+from manygp.gp.marginal_likelihood import L_BFGS
+from manygp.inputs import Scaling
 from manygp.kernels.base import Kernel, Sum, split_noise
 from manygp.kernels.mixed import MixedKernel
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.model import FittedModel
-from manygp.rules.combine import PredictionRules
-from manygp.scaling import Scaling
+from manygp.rules import PredictionRules
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.storage import container
-from manygp.storage.checks import floats, require, shape_of
 from manygp.storage.codec import (
     NAMED,
     decode,
@@ -39,8 +39,14 @@ from manygp.storage.codec import (
     is_rule,
 )
 from manygp.storage.container import ModelFileError
-from manygp.storage.experts import Parts, assembled, describe_experts, read_experts, read_order
-from manygp.storage.trends import describe_trend
+from manygp.storage.experts import (
+    Parts,
+    assembled,
+    describe_experts,
+    describe_trend,
+    read_experts,
+    read_order,
+)
 
 # What may go wrong when data of any kind is taken for a model.
 MISTAKES = (
@@ -99,11 +105,11 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     arrays = describe_experts(model)
     for axis, scaling in (("x", model.x_scaling), ("y", model.y_scaling)):
         arrays |= {f"{axis}_{name}": one for name, one in scaling._asdict().items()}
-    if model.conformity is not None:
-        arrays["conformity"] = model.conformity.errors
-        arrays["conformity_places"] = model.conformity.places
-    if model.honest is not None:
-        arrays["honest"] = model.honest
+    if model.conformal_scores is not None:
+        arrays["conformity"] = model.conformal_scores.errors
+        arrays["conformity_places"] = model.conformal_scores.places
+    if model.cross_validated is not None:
+        arrays["honest"] = model.cross_validated
     return arrays
 
 
@@ -176,12 +182,12 @@ def _decoded(
     plain = mixed or _sides(parsed) == (kernel.signal, kernel.noise)
     require(plain, "its kernel does not end with its noise")
     parts = read_experts(manifest, arrays, kernel)
-    n_targets = parts.data.Y.shape[1]
+    n_targets = parts.data.residuals.shape[1]
     require(manifest["alone"] is (len(parts.own) == 1), "its experts are not as many as it says")
-    honest = None
+    cross_validated = None
     if "honest" in arrays:
-        honest = floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
-        require(np.all(honest[-1] > 0), "a std of it is not positive")
+        cross_validated = floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
+        require(np.all(cross_validated[-1] > 0), "a std of it is not positive")
     columns = _columns(manifest["columns"], parts.data.X.shape[1])
     target, encoder = _table(manifest["table"])
     if encoder is not None:
@@ -197,8 +203,8 @@ def _decoded(
         "kernel": kernel,
         "chosen": rules,
         "rules": rules,
-        "conformity": _conformity(arrays, n_targets),
-        "honest": honest,
+        "conformal_scores": _conformal_scores(arrays, n_targets),
+        "cross_validated": cross_validated,
         "order": read_order(arrays, len(parts.data.X)),
         "report": None if manifest["report"] is None else _report(manifest["report"]),
         "plan": _plan(decode_all(manifest["plan"])),
@@ -208,7 +214,7 @@ def _decoded(
     return described, parts
 
 
-def _conformity(arrays: dict[str, AnyArray], n_targets: int) -> Conformity | None:
+def _conformal_scores(arrays: dict[str, AnyArray], n_targets: int) -> ConformalScores | None:
     """The errors of rows that were left out; older files have one group of them."""
     if "conformity" not in arrays:
         return None
@@ -219,7 +225,7 @@ def _conformity(arrays: dict[str, AnyArray], n_targets: int) -> Conformity | Non
     if "conformity_places" in arrays:
         floats(arrays, "conformity_places", places.shape)
     require(np.all(places[1:] >= places[:-1]), "the groups of its errors are not sorted")
-    found = Conformity(floats(arrays, "conformity", (n_targets, m)), places)
+    found = ConformalScores(floats(arrays, "conformity", (n_targets, m)), places)
     for group in found.groups:
         require(np.all(np.diff(group, prepend=0.0) >= 0), "its errors are not sorted")
     return found

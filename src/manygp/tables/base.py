@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manygp.validation import check_integer
+from manygp.inputs import check_integer
 
 # A piece of a table has at most this number of rows.
 BATCH_ROWS = 2**16

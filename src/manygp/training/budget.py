@@ -9,30 +9,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.arrays import Array
-from manygp.findings import Plan
-from manygp.gp.likelihood import TrainingData
+from manygp.fit_report import Plan
+from manygp.gp.marginal_likelihood import TrainingData
+from manygp.gp.trend import trend_phase
 from manygp.kernels.base import NoisyKernel
 from manygp.runtime.parallel import n_workers, single_threaded_blas
 from manygp.settings import SearchSpace, Settings
-from manygp.training.builder import affordable, memory_of
-from manygp.training.fitting import SHARED_BLOCKS, SHARED_EVALUATIONS, shared_evaluations
-from manygp.training.search import COMPARED_EXPERTS, COMPARED_ROWS, compared
-from manygp.training.single import FEW_ROWS, FOLDS, LEARNED_ROWS, STRUCTURED_ROWS
-from manygp.training.trends import (
-    BOOSTED_ROWS,
-    CLUSTER_ROWS,
-    CLUSTERS,
-    COMPARED,
-    FEWEST_ROWS,
-    KERNEL_BLOCKS,
-    POINTS,
-    REGION_ROWS,
-    REGIONS,
-    trend_phase,
+from manygp.training.choose import COMMITTEE, TREND, compared_committees
+from manygp.training.experts import (
+    SHARED_BLOCKS,
+    SHARED_EVALUATIONS,
+    affordable,
+    memory_of,
+    shared_evaluations,
 )
-from manygp.trend.regressors import FOLDS as TREND_FOLDS
-from manygp.trend.regressors import LEAVES, LEAVES_PER_ROOT, TRIAL_FOLDS
-from manygp.trend.ridge import CHOOSING_ROWS, MOST_FUNCTIONS, ROWS_PER_FUNCTION, SEGMENTS
+from manygp.training.single import FEW_ROWS, FOLDS, STRUCTURED_ROWS
+from manygp.trend.boosted import FAMILY as BOOSTED
+from manygp.trend.registry import families
 
 # Evaluations of the likelihood that a fit takes on average: of an expert that is held near to the
 # shared kernel, of one that is not, and of a single one.
@@ -49,13 +42,6 @@ SCORING = 1e-4
 # them, as a multiple of asking.
 TREND_EVALUATIONS = 30
 COMPARING = 2
-# Boosted trees of a trend, and seconds of one for each leaf, row and number; and seconds of the
-# terms of other trends for each row.
-BOOSTED_TREES = 200
-BOOSTED_LEAF = 1e-4
-BOOSTED_ROW = 2.4e-7
-BOOSTED_NUMBER = 8e-9
-ALL_TERMS = 2e-5
 # Evaluations of the default kernel that take as long as it takes to try a structured one, and how
 # many more for each square of the number of columns.
 STRUCTURED = 240
@@ -116,9 +102,13 @@ class Job(NamedTuple):
     costs: Costs
 
     @property
-    def speed(self) -> float:
+    def gain(self) -> float:
         """How much faster the workers are than one."""
         return 1 + GAIN * (n_workers(self.n_jobs) - 1)
+
+    def evaluation(self, n: float) -> float:
+        """Seconds of a likelihood of n rows."""
+        return self.costs.evaluation(n)
 
 
 def job_of(data: TrainingData, kernel: NoisyKernel, space: SearchSpace, n_jobs: int | None) -> Job:
@@ -164,7 +154,7 @@ def steps_of(plan: Plan, job: Job) -> dict[str, float]:
     """Seconds for each of the phases in which experts are learned, in their order."""
     n, _ = job.shape
     n_experts = max(1, n // plan.points_per_expert)
-    evaluation = job.costs.evaluation
+    evaluation = job.evaluation
     if n_experts == 1:
         return {"experts": SINGLE_EVALUATIONS * evaluation(n), "conditioning": 0.0}
     points = n / n_experts
@@ -178,24 +168,24 @@ def steps_of(plan: Plan, job: Job) -> dict[str, float]:
     shared = SHARED_EVALUATIONS * blocks * evaluation(min(n, plan.shared_rows))
     choice = 0.0
     if job.compares:
-        experts, rows = min(n_experts, COMPARED_EXPERTS), min(n, COMPARED_ROWS)
-        for shrinkage, overlap in compared(plan.shrinkages, overlaps):
+        experts, rows = min(n_experts, COMMITTEE.experts), min(n, COMMITTEE.rows)
+        for shrinkage, overlap in compared_committees(plan.shrinkages, overlaps):
             size = min(n, points * (1 + overlap))
             each = CONDITIONING * evaluation(size) + (shrinkage != np.inf) * fits
-            choice += experts * each / job.speed + _asking(job, rows, n_experts, size)
+            choice += experts * each / job.gain + _asking(job, rows, n_experts, size)
     return {
-        "kernel": min(plan.kernels, 1) * shared / job.speed,
-        "near kernel": max(plan.kernels - 1, 0) * shared / job.speed,
+        "kernel": min(plan.kernels, 1) * shared / job.gain,
+        "near kernel": max(plan.kernels - 1, 0) * shared / job.gain,
         "choice": choice,
-        "experts": n_experts * fits / job.speed,
-        "conditioning": n_experts * CONDITIONING * evaluation(known) / job.speed,
+        "experts": n_experts * fits / job.gain,
+        "conditioning": n_experts * CONDITIONING * evaluation(known) / job.gain,
     }
 
 
 def _asking(job: Job, rows: int, n_experts: float, size: float) -> float:
     """Seconds to score a committee, whose experts know so many rows, on some rows."""
     queries = rows * min(n_experts, 8)
-    return SCORING * rows + queries * job.costs.evaluation(size) / size * QUERYING / job.speed
+    return SCORING * rows + queries * job.evaluation(size) / size * QUERYING / job.gain
 
 
 def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
@@ -206,76 +196,59 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
     """
     n, d = job.shape
     n_experts = max(1, n // plan.points_per_expert)
-    found = _trends_of(job, settings.trend_to_find(several=n_experts > 1)) | steps_of(plan, job)
+    found = _trends_of(job, settings.trend_of(several=n_experts > 1)[1]) | steps_of(plan, job)
     more = shared_evaluations(d + 2) / SHARED_EVALUATIONS  # a budget takes wide tables for others
     found |= {name: more * found[name] for name in ("kernel", "near kernel") if name in found}
     if n < 2 * plan.shared_rows:  # too few for a second kernel
         found.pop("near kernel", None)
-    if settings.search_space.recalibrate:
+    if settings.space.recalibrate:
         found["calibration"] = _seconds_of_calibration(plan, job, n_experts)
     few, many = STRUCTURED_ROWS
     if settings.chooses_trend and few <= n <= many and d > 1:
-        found["structure"] = (STRUCTURED + STRUCTURED_SQUARE * d**2) * job.costs.evaluation(n)
+        found["structure"] = (STRUCTURED + STRUCTURED_SQUARE * d**2) * job.evaluation(n)
     return {name: job.costs.wait * seconds for name, seconds in found.items()}
 
 
 def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
     n, _ = job.shape
     if n_experts == 1 and n < FEW_ROWS:
-        fits = FOLDS * FREE_EVALUATIONS * job.costs.evaluation((1 - 1 / FOLDS) * n)
-        return 2 * fits / job.speed  # with a prior, and without
+        fits = FOLDS * FREE_EVALUATIONS * job.evaluation((1 - 1 / FOLDS) * n)
+        return 2 * fits / job.gain  # with a prior, and without
     overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
-    return _asking(job, min(n, LEARNED_ROWS), n_experts, min(n, n / n_experts * (1 + overlap)))
+    return _asking(
+        job, min(n, COMMITTEE.learned_rows), n_experts, min(n, n / n_experts * (1 + overlap))
+    )
 
 
 def _trends_of(job: Job, trend: Any) -> dict[str, float]:
     """Seconds for each of the trends that a parameter names, compared where it leaves a choice."""
-    n, _ = job.shape
     if not isinstance(trend, str):
-        return {trend_phase(type(trend).__name__): _seconds_of_boosting(job, TREND_FOLDS)}
-    splines = _seconds_of_splines(job)
-    every = {"linear": ALL_TERMS * n, "additive": splines, "pairs": 2 * splines}
-    if trend != "auto":
-        every["boosted"] = _seconds_of_boosting(job, TREND_FOLDS)
-        own = ("additive", "pairs") if trend == "additive" else (trend,)
-        return {trend_phase(name): every[name] for name in own if name in every}
-    if n < FEWEST_ROWS:
+        return {trend_phase(type(trend).__name__): BOOSTED.fold_seconds(job.shape, job)}
+    if trend == "auto" and job.shape[0] < TREND.fewest_rows:
         return {}
-    if BOOSTED_ROWS[0] <= n <= BOOSTED_ROWS[1]:
-        every["boosted"] = _seconds_of_boosting(job, TRIAL_FOLDS)
-    each = _seconds_to_compare(job)
-    every["linear"] += each  # the constant is compared too
-    return {trend_phase(name): seconds + each for name, seconds in every.items()}
-
-
-def _seconds_of_splines(job: Job) -> float:
-    n, d = job.shape
-    rows = min(n, CHOOSING_ROWS)
-    most = min(MOST_FUNCTIONS, rows / ROWS_PER_FUNCTION)
-    sizes = d * (np.array(SEGMENTS) + 3.0)
-    sizes = sizes[sizes <= max(most, sizes[0])]
-    work = float((4 * rows * sizes**2 + 20 * sizes**3).sum())
-    return work * job.costs.evaluation(1000) / 1000**3 + ALL_TERMS * n
-
-
-def _seconds_of_boosting(job: Job, folds: int) -> float:
-    """Seconds to choose the number of trees, and to fit those of the folds."""
-    n, d = job.shape
-    leaves = float(np.clip(LEAVES_PER_ROOT * np.sqrt(n), *LEAVES))
-    tree = BOOSTED_LEAF * leaves + n * (BOOSTED_ROW + BOOSTED_NUMBER * d)
-    return BOOSTED_TREES * tree * (1 + folds / job.speed)
+    found: dict[str, float] = {}
+    for family in families(trend):
+        found |= family.seconds(trend, job.shape, job)
+    each = _seconds_to_compare(job) if trend == "auto" else 0.0
+    found = {trend_phase(name): seconds + each for name, seconds in found.items()}
+    first = next(iter(found), None)
+    if first is not None:
+        found[first] += each  # the constant is compared too
+    return found
 
 
 def _seconds_to_compare(job: Job) -> float:
     """Seconds to score committees under a trend, with two kernels."""
     n, _ = job.shape
-    evaluation = job.costs.evaluation
-    n_experts = min(n, COMPARED if n <= COMPARED else REGIONS * REGION_ROWS) / POINTS
-    fits = KERNEL_BLOCKS * TREND_EVALUATIONS * evaluation(min(n, CLUSTERS * CLUSTER_ROWS))
-    known = min(n, 2 * POINTS)
+    evaluation = job.evaluation
+    whole = n <= TREND.rows
+    n_experts = min(n, TREND.rows if whole else TREND.regions * TREND.region_rows) / TREND.points
+    rows = min(n, TREND.clusters * TREND.cluster_rows)
+    fits = TREND.kernel_blocks * TREND_EVALUATIONS * evaluation(rows)
+    known = min(n, 2 * TREND.points)
     experts = n_experts * CONDITIONING * evaluation(known)
-    asking = _asking(job, min(n, COMPARED_ROWS), n_experts, known)
-    return 2 * ((fits + experts) / job.speed + COMPARING * asking)
+    asking = _asking(job, min(n, COMMITTEE.rows), n_experts, known)
+    return 2 * ((fits + experts) / job.gain + COMPARING * asking)
 
 
 def afford(whole: Plan, job: Job, seconds: float, least: int = LEAST_POINTS) -> Plan:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from manygp.gp.likelihood import KernelFit
+from manygp.gp.marginal_likelihood import KernelFit
 from manygp.kernels.base import Kernel, NoisyKernel, parts_of
 from manygp.runtime.files import write_atomically
 from manygp.settings import Settings

@@ -1,27 +1,431 @@
-"""A trend that is linear in its coefficients, by generalised least squares.
+"""Linear and additive trends: lines and splines of columns, and products of pairs of them.
 
-The coefficients b have the prior N(0, I / precision). The rows of a part covary as its expert
-says, those of different parts not at all: K is block-diagonal. Then, with the functions H of the
-rows, b has the posterior covariance A^-1 = (H' K^-1 H + precision I)^-1 and mean A^-1 H' K^-1 y:
-universal kriging by a committee. Sums over parts are all that it takes.
+Terms. A spline is cubic between quantiles of its column. A column of few distinct values has a
+spline of degree 1 between these: a step for each. Outside of the range a spline fades to zero
+within the distance of two knots, and a straight line goes on for one range.
+
+Which terms, and how firmly they are held: by leave-one-out of ridge. With the rows' functions H,
+targets y and penalty c the error of row i, left out, is (y - H b)_i / (1 - h_i), where
+b = (H'H + c I)^-1 H'y and h_i is the row's own leverage.
+
+Coefficients: by generalised least squares. The coefficients b have the prior N(0, I / precision).
+The rows of a part covary as its expert says, those of different parts not at all: K is
+block-diagonal. Then b has the posterior covariance A^-1 = (H' K^-1 H + precision I)^-1 and mean
+A^-1 H' K^-1 y: universal kriging by a committee. Sums over parts are all that it takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.interpolate import BSpline
+from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
 
-from manygp.arrays import Array, IndexArray, read_only
-from manygp.gp.likelihood import TrainingData
-from manygp.gp.linalg import multiply_tiles
-from manygp.gp.trend import Kriging, Trend, TrendAt
-from manygp.kernels.base import NoisyKernel
-from manygp.runtime.parallel import thread_map
-from manygp.trend.terms import Basis
+from manygp.arrays import AnyArray, Array, IndexArray, read_only
+from manygp.checks import floats, require
+from manygp.dual import Dual, joined_columns, multiply_rows
+from manygp.gp.marginal_likelihood import TrainingData, multiply_tiles
+from manygp.gp.trend import (
+    Kriging,
+    Trend,
+    TrendAt,
+    TrendCandidate,
+    TrendFactory,
+    TrendModel,
+    normal_entropy,
+    trend_phase,
+)
+from manygp.kernels.base import NoisyKernel, split_noise
+from manygp.kernels.text import parse_kernel, write_kernel
+from manygp.runtime.parallel import single_threaded_blas, thread_map
+
+CUBIC, HATS = 3, 1
+# Share of a coefficient's own square in its cost, beside those of second differences.
+ROUGHNESS = 0.1
+# How many ranges beyond its range a straight line goes on.
+LINE_REACH = 1.0
+
+
+class Axis(NamedTuple):
+    """Functions of one column.
+
+    Attributes
+    ----------
+    column : int
+    knots : tuple of float
+        Increasing; a spline's segments lie between them. Without knots, a straight line.
+    degree : int
+    """
+
+    column: int
+    knots: tuple[float, ...] = ()
+    degree: int = HATS
+
+    @property
+    def size(self) -> int:
+        """The number of functions."""
+        return len(self.knots) - 1 + self.degree if self.knots else 1
+
+
+class Term(NamedTuple):
+    """All products of the functions of one or two columns."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return tuple(axis.column for axis in self.axes)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod([axis.size for axis in self.axes]))
+
+
+class Basis(NamedTuple):
+    """The functions of a trend: a constant, and those of its terms.
+
+    Attributes
+    ----------
+    low, width : ndarrays of shape (d,)
+        Ranges of the columns of the training rows.
+    terms : tuple of Term
+    """
+
+    low: Array
+    width: Array
+    terms: tuple[Term, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of functions."""
+        return 1 + sum(term.size for term in self.terms)
+
+    def functions(self, X: Any) -> tuple[Any, Any]:
+        """Values of the functions (N, p) at rows, and how much of each term holds there (N, T).
+
+        What holds is 1 inside of the range of the training rows, and falls to 0 outside. Rows that
+        carry derivatives pass them on.
+        """
+        unit = (X - self.low) / self.width
+        evaluated: dict[Axis, tuple[Any, Any]] = {}
+        values, holds = [np.ones((len(X), 1))], [np.ones((len(X), 0))]
+        for term in self.terms:
+            for axis in term.axes:
+                if axis not in evaluated:
+                    evaluated[axis] = _evaluate(axis, unit[:, axis.column])
+            first, *others = (evaluated[axis] for axis in term.axes)
+            product, held = first
+            for functions, share in others:
+                product = (product[:, :, None] * functions[:, None]).reshape(len(X), -1)
+                held = held * share
+            values.append(product)
+            holds.append(held[:, None])
+        return joined_columns(values), joined_columns(holds)
+
+    def slices(self) -> list[slice]:
+        """Where the functions of each term are."""
+        ends = np.cumsum([1, *(term.size for term in self.terms)]).tolist()
+        return [slice(start, end) for start, end in pairwise(ends)]
+
+    def beyond(self, X: Any) -> Any:
+        """How many ranges a row lies outside of the range of the training rows: (N,)."""
+        return beyond(X, self.low, self.width)
+
+
+def _evaluate(axis: Axis, unit: Any) -> tuple[Any, Any]:
+    """Functions of a column (N,) in units of its range: (N, size); and how far they hold."""
+    if not axis.knots:
+        line = np.clip(unit, -LINE_REACH, 1 + LINE_REACH) - 0.5
+        return line[:, None], np.ones(len(unit))
+    extended, spacing = extended_knots(axis)
+    inside = np.clip(unit, axis.knots[0], axis.knots[-1])
+    found = _spline(axis, extended, inside)
+    share = np.exp(-(((unit - inside) / spacing) ** 2))
+    return found * share[:, None], share
+
+
+def _spline(axis: Axis, knots: Array, inside: Any) -> Any:
+    """Values (N, size) of a spline's functions inside of its range, with their derivatives."""
+    if isinstance(inside, Dual):
+        weights = smooth(axis.size) if axis.degree > HATS else np.eye(axis.size)
+        rise = BSpline(knots, weights, axis.degree).derivative()(inside.value)
+        values = _spline(axis, knots, inside.value)
+        return Dual(values, rise[:, :, None] * inside.slope[:, None])
+    found = BSpline.design_matrix(inside, knots, axis.degree).toarray()
+    return found @ smooth(axis.size) if axis.degree > HATS else found  # steps need not be alike
+
+
+def extended_knots(axis: Axis) -> tuple[Array, float]:
+    """The knots of a spline's functions, those outside of its range too, and their spacing."""
+    knots = np.array(axis.knots)
+    spacing = (knots[-1] - knots[0]) / (len(knots) - 1)
+    outer = spacing * np.arange(1, axis.degree + 1)
+    return np.concatenate([knots[0] - outer[::-1], knots, knots[-1] + outer]), spacing
+
+
+@cache
+def smooth(size: int) -> Array:
+    """What makes the coefficients of neighbouring functions alike: (size, size).
+
+    Independent coefficients times this have the precision D'D + ROUGHNESS I, where D takes second
+    differences: straight lines cost little, and waves much.
+    """
+    second = np.diff(np.eye(size), n=2, axis=0) if size > 2 else np.zeros((0, size))
+    precision = second.T @ second + ROUGHNESS * np.eye(size)
+    values, vectors = np.linalg.eigh(precision)
+    root: Array = vectors / np.sqrt(values)
+    return root / np.sqrt((root**2).sum() / size)
+
+
+def ranges(X: Array) -> tuple[Array, Array]:
+    """Lowest values and widths (d,) of the columns; 1 for the width of a constant one."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    return low, np.where(high > low, high - low, 1.0)
+
+
+def beyond(X: Any, low: Array, width: Array) -> Any:
+    """How many ranges a row lies outside of the ranges from `low` on: (N,)."""
+    unit = (X - low) / width
+    return np.maximum(np.abs(unit - 0.5).max(axis=1) - 0.5, 0.0)
+
+
+def line_terms(X: Array) -> tuple[Term, ...]:
+    """A straight line for each column that varies."""
+    varies = X.max(axis=0) > X.min(axis=0)
+    return tuple(Term((Axis(j),)) for j in np.flatnonzero(varies).tolist())
+
+
+def spline_axes(X: Array, segments: int, degree: int = CUBIC) -> dict[int, Axis]:
+    """A spline of some segments for each column that varies, in units of its range.
+
+    A column of no more distinct values than the spline has functions gets a step for each.
+    """
+    low, width = ranges(X)
+    found = {}
+    for j, column in enumerate(((X - low) / width).T):
+        if column.max() == 0.0:
+            continue
+        values = np.unique(column)
+        if len(values) <= segments + degree:
+            found[j] = Axis(j, tuple(values.tolist()), HATS)
+            continue
+        knots = np.unique(np.quantile(column, np.linspace(0, 1, segments + 1)))
+        even = np.linspace(0, 1, segments + 1)
+        # Quantiles of a column in which one value is frequent would leave wide gaps.
+        knots = knots if len(knots) == segments + 1 else even
+        found[j] = Axis(j, tuple((0.5 * (knots + even)).tolist()), degree)
+    return found
+
+
+# Rows that choose the terms, at most.
+CHOOSING_ROWS = 4000
+# Rows whose functions are computed at a time.
+BLOCK_ROWS = 4096
+# Penalties that are compared, relative to the mean square of a function summed over the rows.
+PENALTIES = 10.0 ** np.arange(-7.0, 2.0)
+# Segments of the splines of all columns, from the simplest.
+SEGMENTS = (2, 4, 8, 16, 32, 64)
+# Numbers of pairs of columns, and segments of the quadratic splines of their products.
+PAIRS = (6, 12, 25, 50, 100)
+PAIR_SEGMENTS = (1, 2, 4)
+QUADRATIC = 2
+# Functions of a trend, at most, and rows for each of them, at least.
+MOST_FUNCTIONS = 1200
+ROWS_PER_FUNCTION = 3
+# What is more flexible must lower the mean squared error by this share.
+WORTHWHILE = 0.01
+# Functions that a file's trend may have.
+MOST_READ_FUNCTIONS = 4 * MOST_FUNCTIONS
+# Seconds of the terms for each row.
+ROW_SECONDS = 2e-5
+# The least share of its error that a row keeps while it is part of the fit.
+SMALLEST_OWN = 1e-6
+
+
+class Ridge(NamedTuple):
+    """A basis, its penalty, and the errors of the rows, each left out.
+
+    Attributes
+    ----------
+    basis : Basis
+    penalty : float
+        Squared error that a squared coefficient costs.
+    errors : ndarray of shape (n, t)
+    """
+
+    basis: Basis
+    penalty: float
+    errors: Array
+
+    @property
+    def mean_square(self) -> float:
+        return float(np.mean(self.errors**2))
+
+
+def fit_ridge(basis: Basis, X: Array, Y: Array) -> Ridge:
+    """The penalty with the least error of rows that are left out; X (n, d), Y (n, t)."""
+    H, _ = basis.functions(X)
+    found = []
+    with single_threaded_blas():  # digits depend on the number of threads
+        values, vectors = eigh(H.T @ H, check_finite=False)
+        values = np.maximum(values, 0.0)
+        rotated = H @ vectors  # (n, p)
+        moments, squares = rotated.T @ Y, rotated**2
+        for penalty in PENALTIES * max(float(values.mean()), 1e-12):
+            shrunk = 1 / (values + penalty)
+            rest = Y - rotated @ (shrunk[:, None] * moments)
+            found.append(Ridge(basis, float(penalty), rest / _own(squares @ shrunk)))
+    return min(found, key=lambda one: one.mean_square)
+
+
+def fit_lines(X: Array, Y: Array) -> Ridge:
+    """Straight lines of all columns; X (n, d), Y (n, t)."""
+    return fit_ridge(Basis(*ranges(X), line_terms(X)), X, Y)
+
+
+def fit_splines(X: Array, Y: Array) -> Ridge:
+    """Splines of all columns, with the fewest segments that will do."""
+    bases = [Basis(*ranges(X), tuple(_splines(X, n))) for n in SEGMENTS]
+    small = [one for one in bases if one.size <= _most_functions(len(X))] or bases[:1]
+    return _simplest([fit_ridge(one, X, Y) for one in small])
+
+
+def fit_pairs(splines: Ridge, X: Array, Y: Array) -> Ridge:
+    """Splines of all columns, and products of the pairs of columns that pay, if any do.
+
+    Rows that have chosen the best of many pairs promise too much, although each is left out of
+    the fit: pairs must also pay for the other half of the rows when one half has chosen them.
+    """
+    found = _with_pairs(splines, X, Y, X)
+    return found if found is splines or _pay_for_others(splines.basis, X, Y) else splines
+
+
+def _pay_for_others(basis: Basis, X: Array, Y: Array) -> bool:
+    """Whether pairs that half of the rows has chosen lower the error of the other half."""
+    halves = np.array_split(np.random.default_rng(0).permutation(len(X)), 2)
+    plain = paired = 0.0
+    for rows, others in (halves, halves[::-1]):
+        splines = fit_ridge(basis, X[rows], Y[rows])
+        found = _with_pairs(splines, X[rows], Y[rows], X)
+        plain += _square_of_others(splines, X[rows], Y[rows], (X[others], Y[others]))
+        paired += _square_of_others(found, X[rows], Y[rows], (X[others], Y[others]))
+    return paired < (1 - WORTHWHILE) * plain
+
+
+def _square_of_others(ridge: Ridge, X: Array, Y: Array, others: tuple[Array, Array]) -> float:
+    """The squared error of other rows by a ridge regression on rows X (n, d), Y (n, t)."""
+    X_others, Y_others = others
+    H, _ = ridge.basis.functions(X)
+    with single_threaded_blas():
+        square = H.T @ H + ridge.penalty * np.eye(ridge.basis.size)
+        L = cholesky(square, lower=True, check_finite=False)
+        coefficients = cho_solve((L, True), H.T @ Y, check_finite=False)
+        rest = Y_others - ridge.basis.functions(X_others)[0] @ coefficients
+    return float(np.sum(rest**2))
+
+
+def _with_pairs(splines: Ridge, X: Array, Y: Array, every: Array) -> Ridge:
+    """Splines of all columns, and the pairs by which the error of rows falls, each left out.
+
+    The rows `every` say what functions there can be, of which rows X are some.
+    """
+    basis, most = splines.basis, _most_functions(len(every))
+    ranked = rank_pairs(basis, X, splines.errors)
+
+    def bases(segments: int, counts: Iterable[int]) -> Iterator[Basis]:
+        axes = spline_axes(every, segments, QUADRATIC)
+        for count in counts:
+            pairs = tuple(Term((axes[i], axes[j])) for i, j in ranked[:count])
+            yield basis._replace(terms=basis.terms + pairs)
+
+    def fitted(found: Iterable[Basis]) -> Iterator[Ridge]:
+        return (fit_ridge(one, X, Y) for one in found if one.size <= most)
+
+    counts = [count for count in PAIRS if count < len(ranked)] + [len(ranked)]
+    best = _simplest([splines, *fitted(bases(PAIR_SEGMENTS[0], counts))])
+    count = len(best.basis.terms) - len(basis.terms)
+    if count == 0:
+        return splines
+    finer = (one for n in PAIR_SEGMENTS[1:] for one in fitted(bases(n, [count])))
+    best = _simplest([best, *finer])
+    pairs = best.basis.terms[len(basis.terms) :]
+    refined = [basis._replace(terms=(*_splines(every, n), *pairs)) for n in SEGMENTS]
+    larger = [one for one in refined if one.size > best.basis.size][:2]
+    return _simplest([best, *fitted(larger)])  # what the pairs have hidden
+
+
+def _splines(X: Array, segments: int) -> Iterator[Term]:
+    """A term for each column."""
+    return (Term((axis,)) for axis in spline_axes(X, segments).values())
+
+
+def rank_pairs(basis: Basis, X: Array, errors: Array) -> list[tuple[int, int]]:
+    """Pairs of columns, those first whose products explain most of the errors (n, t).
+
+    The products are those of the columns and their squares, all centred.
+    """
+    unit = (X - basis.low) / basis.width
+    columns = sorted({column for term in basis.terms for column in term.columns})
+    line = unit[:, columns] - unit[:, columns].mean(axis=0)
+    square = line**2 - (line**2).mean(axis=0)
+    powers = [one / np.sqrt((one**2).mean(axis=0) + 1e-12) for one in (line, square)]
+    score = np.zeros((len(columns), len(columns)))
+    for error in errors.T:
+        for left in powers:
+            for right in powers:
+                moment = (left * error[:, None]).T @ right / len(X)
+                size = (left**2).T @ right**2 / len(X)
+                score += moment**2 / np.maximum(size, 1e-12)
+    score = score + score.T
+    order = sorted(combinations(range(len(columns)), 2), key=lambda pair: -score[pair])
+    return [(columns[i], columns[j]) for i, j in order]
+
+
+def _simplest(fits: Sequence[Ridge]) -> Ridge:
+    """The first whose error is next to the least."""
+    least = min(one.mean_square for one in fits)
+    return next(one for one in fits if one.mean_square <= (1 + WORTHWHILE) * least)
+
+
+def _most_functions(n: int) -> int:
+    return min(MOST_FUNCTIONS, n // ROWS_PER_FUNCTION)
+
+
+def choosing_rows(n: int, rng: np.random.Generator) -> IndexArray:
+    """The rows that choose the terms."""
+    return np.sort(rng.permutation(n)[:CHOOSING_ROWS])
+
+
+def _own(leverage: Array) -> Array:
+    """1 - h for leverages (n,), which rounding keeps above zero: (n, 1)."""
+    return np.maximum(1 - leverage, SMALLEST_OWN)[:, None]
+
+
+def left_out_errors(ridge: Ridge, X: Array, Y: Array) -> Array:
+    """Errors (n, t) of all rows, each left out, with the terms and the penalty of a few rows."""
+    blocks = np.array_split(np.arange(len(X)), -(-len(X) // BLOCK_ROWS))
+    p = ridge.basis.size
+    square, right = ridge.penalty * np.eye(p), np.zeros((p, Y.shape[1]))
+    errors = np.empty_like(Y)
+    with single_threaded_blas():
+        for rows in blocks:
+            H, _ = ridge.basis.functions(X[rows])
+            square += H.T @ H
+            right += H.T @ Y[rows]
+        L = cholesky(square, lower=True, check_finite=False)
+        coefficients = cho_solve((L, True), right, check_finite=False)
+        for rows in blocks:
+            H, _ = ridge.basis.functions(X[rows])
+            half = solve_triangular(L, H.T, lower=True, check_finite=False)
+            leverage = np.einsum("ij,ij->j", half, half)
+            errors[rows] = (Y[rows] - H @ coefficients) / _own(leverage)
+    return errors
+
 
 # Numbers of the functions of all rows, at most, that are kept for the experts: 80 MB.
 MOST_NUMBERS = 1e7
@@ -46,7 +450,7 @@ class Form(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LinearTrend:
+class LinearTrend(TrendModel):
     """A trend with known coefficients, and what is not known about them.
 
     Attributes
@@ -80,42 +484,119 @@ class LinearTrend:
         """The variance of the targets that is the trend's."""
         return float(self.sizes.sum())
 
-    def component(self, column: int, unit: Array) -> tuple[Array, Array]:
-        """What the trend says about one column alone, and its std: (g, t) and (g,).
-
-        Parameters
-        ----------
-        column : int
-        unit : ndarray of shape (g,)
-            Values of the column, from 0 to 1 over the range of the training rows.
-        """
+    def component(self, column: int, unit: Array) -> tuple[Array, Array, Array] | None:
         basis = self.form.basis
+        terms = zip(basis.terms, basis.slices(), strict=True)
+        own = [place for term, place in terms if term.columns == (column,)]
+        if not own:
+            return None
         X = np.tile(basis.low, (len(unit), 1))
         X[:, column] += unit * basis.width[column]
         functions, _ = basis.functions(X)
-        own = [
-            place
-            for term, place in zip(basis.terms, basis.slices(), strict=True)
-            if term.columns == (column,)
-        ]
         kept = np.zeros_like(functions)
         for place in own:
             kept[:, place] = functions[:, place]
         kept -= kept.mean(axis=0)
         half = kept @ self.root.T  # without columns where nothing is in doubt
-        return kept @ self.coefficients, np.sqrt(np.einsum("ij,ij->i", half, half))
+        std = np.sqrt(np.einsum("ij,ij->i", half, half))
+        return X[:, column], kept @ self.coefficients, std
 
-    def at(self, X: Array) -> TrendAt:
+    @property
+    def importance(self) -> Array:  # columns that go together have terms that nearly cancel
+        """The variances of the terms, dealt out to their columns: (d,), which sum to one."""
+        found = np.zeros(len(self.form.basis.low))
+        for term, size in zip(self.form.basis.terms, self.sizes, strict=True):
+            for column in term.columns:
+                found[column] += size / len(term.columns)
+        return found / max(float(found.sum()), 1e-300)
+
+    def at(self, X: Any) -> TrendAt:
         """What it says about rows X (N, d)."""
         functions, holds = self.form.basis.functions(X)
-        mean = multiply_tiles(functions, self.coefficients)
-        spread = (1 - holds**2) @ self.sizes
+        mean = multiply_rows(functions, self.coefficients, multiply_tiles)
+        spread = multiply_rows(1 - holds**2, self.sizes)
         beyond = self.form.basis.beyond(X)
         if not len(self.root):
             return TrendAt(mean, spread, beyond)
-        basis = multiply_tiles(functions, self.root.T)
+        basis = multiply_rows(functions, self.root.T, multiply_tiles)
         said = TrendAt(mean, spread, beyond, basis)
         return said if self.kriged else said._replace(spread=said.whole_variance(), basis=None)
+
+    def without_doubt(self) -> LinearTrend:
+        return replace(self, kriged=False, root=self.root[:0])
+
+    def on_rows(self, data: TrainingData, parts: Sequence[IndexArray]) -> Trend | None:
+        return rows_under(self, data, parts) if self.kriged else None
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        basis = self.form.basis
+        terms = [[[a.column, list(a.knots), a.degree] for a in t.axes] for t in basis.terms]
+        described = {
+            "name": self.name,
+            "precision": self.form.precision,
+            "terms": terms,
+            "kriged": self.kriged,
+            "kernel": write_kernel(self.kernel),
+        }
+        return described, {
+            "trend_low": basis.low,
+            "trend_width": basis.width,
+            "trend_coefficients": self.coefficients,
+            "trend_root": self.root,
+            "trend_sizes": self.sizes,
+        }
+
+    @classmethod
+    def from_file(
+        cls, found: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
+    ) -> LinearTrend:
+        d, n_targets = shape
+        terms = tuple(Term(tuple(_axis(one, d) for one in term)) for term in found["terms"])
+        require(all(1 <= len(term.axes) <= 2 for term in terms), "a term of its trend is none")
+        basis = Basis(*read_ranges(arrays, d), terms)
+        p = basis.size
+        require(p <= MOST_READ_FUNCTIONS, "its trend has too many functions")
+        precision = found["precision"]
+        require(type(precision) is float and 0 < precision < np.inf, "its trend has no precision")
+        require(type(found["kriged"]) is bool, "kriged is not true or false")
+        require(isinstance(found["kernel"], str), "the kernel of its trend is no text")
+        kernel = split_noise(parse_kernel(found["kernel"]))
+        kernel.check_columns(d)
+        sizes = floats(arrays, "trend_sizes", (len(terms),))
+        require(np.all(sizes >= 0), "the variance of a term is negative")
+        return cls(
+            Form(found["name"], basis, precision),
+            read_only(floats(arrays, "trend_coefficients", (p, n_targets))),
+            read_only(floats(arrays, "trend_root", (len(arrays["trend_root"]) and p, p))),
+            read_only(sizes),
+            found["kriged"],
+            kernel,
+        )
+
+
+def read_ranges(arrays: dict[str, AnyArray], d: int) -> tuple[Array, Array]:
+    """Lowest values and widths (d,) of the columns, from a file."""
+    low, width = floats(arrays, "trend_low", (d,)), floats(arrays, "trend_width", (d,))
+    require(np.all(width > 0), "a column of its trend has no width")
+    return low, width
+
+
+def _axis(found: Any, d: int) -> Axis:
+    """The functions of a column, from a file."""
+    column, knots, degree = found
+    require(
+        type(column) is int
+        and 0 <= column < d
+        and type(degree) is int
+        and 1 <= degree <= CUBIC
+        and all(type(one) is float for one in knots)
+        and len(knots) != 1
+        and len(knots) <= MOST_READ_FUNCTIONS,
+        "a term of its trend is none",
+    )
+    rising = np.all(np.diff(knots) > 0) and np.all(np.isfinite(knots))
+    require(rising, "the knots of its trend do not rise")
+    return Axis(column, tuple(knots), degree)
 
 
 class _Part(NamedTuple):
@@ -154,12 +635,12 @@ def fit_linear(
     """
     basis = form.basis
     precision = form.precision * np.eye(basis.size)
-    right = np.zeros((basis.size, data.Y.shape[1]))
+    right = np.zeros((basis.size, data.residuals.shape[1]))
 
     def sums(rows: IndexArray) -> tuple[Array, Array]:
         part = _part(data, rows, kernel)
         whitened = part.whitener @ basis.functions(data.X[rows])[0]
-        return whitened.T @ whitened, whitened.T @ (part.whitener @ data.Y[rows])
+        return whitened.T @ whitened, whitened.T @ (part.whitener @ data.residuals[rows])
 
     with thread_map(n_jobs) as parallel_map:
         for square, product in parallel_map(sums, parts):
@@ -190,7 +671,7 @@ def rows_under(
     r = K^-1 (y - H b) and q is the diagonal of K^-1 - K^-1 H A^-1 H' K^-1. Rows that already
     have a trend hold y - H b.
     """
-    n, n_targets = data.Y.shape
+    n, n_targets = data.residuals.shape
     fitted, step = np.empty((2, n, n_targets))
     curvature, along = np.empty((2, n))
     basis, pull = np.empty((2, n, trend.form.basis.size if trend.kriged else 0))
@@ -203,7 +684,9 @@ def rows_under(
         solved = part.solve(whole)
         diagonal = np.einsum("ij,ij->j", part.whitener, part.whitener)
         curvature[rows] = diagonal - np.einsum("ij,ij->i", solved, solved)
-        rest = data.Y[rows] if data.trend is not None else data.Y[rows] - fitted[rows]
+        rest = (
+            data.residuals[rows] if data.trend is not None else data.residuals[rows] - fitted[rows]
+        )
         step[rows] = part.solve(rest) / curvature[rows, None]
         along[rows] = np.einsum("ij,ij->i", whole, solved)
         if trend.kriged:
@@ -214,3 +697,67 @@ def rows_under(
             pass
     kriging = Kriging(basis, pull, step, curvature) if trend.kriged else None
     return Trend(trend, fitted, -along[:, None] * step, along**2 / curvature, kriging)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearCandidate(TrendCandidate):
+    """Terms whose coefficients depend on the experts."""
+
+    ridge: Ridge
+    depends_on_experts = True
+
+    def on(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Trend:
+        form = Form(self.name, self.ridge.basis, self.ridge.penalty / self.mean_square)
+        return rows_under(fit_linear(form, data, parts, kernel, n_jobs), data, parts, n_jobs)
+
+
+class LinearFamily:
+    """Lines, splines, and splines with pairs: which of them, the parameter `trend` says."""
+
+    model = LinearTrend
+    names = ("linear", "additive", "pairs")
+
+    def factories(self, trend: str, data: Any, seed: int, run: Any) -> Iterator[TrendFactory]:
+        """The simplest first; for "auto" one that is hardly better than a simpler one is none."""
+        rows = choosing_rows(len(data.X), np.random.default_rng(seed))
+        X, Y = data.X[rows], data.residuals[rows]
+        least = float(np.mean(Y**2)) if trend == "auto" else np.inf
+
+        def offer(name: str, ridge: Ridge) -> Iterator[TrendFactory]:
+            nonlocal least
+            if ridge.mean_square < (1 - WORTHWHILE) * least:
+                least = ridge.mean_square
+                yield TrendFactory(
+                    lambda _: LinearCandidate(
+                        name, left_out_errors(ridge, data.X, data.residuals), ridge
+                    ),
+                    normal_entropy(ridge.mean_square),
+                    is_nested=True,
+                )
+
+        if trend != "additive":
+            run.progress.begin(trend_phase("linear"))
+            yield from offer("linear", fit_lines(X, Y))
+        if trend != "linear":
+            run.progress.begin(trend_phase("additive"))
+            splines = fit_splines(X, Y)
+            yield from offer("additive", splines)
+            run.progress.begin(trend_phase("pairs"))
+            yield from offer("pairs", fit_pairs(splines, X, Y))
+
+    def seconds(self, trend: str, shape: tuple[int, int], speed: Any) -> dict[str, float]:
+        n, d = shape
+        rows = min(n, CHOOSING_ROWS)
+        most = min(MOST_FUNCTIONS, rows / ROWS_PER_FUNCTION)
+        sizes = d * (np.array(SEGMENTS) + 3.0)
+        sizes = sizes[sizes <= max(most, sizes[0])]
+        work = float((4 * rows * sizes**2 + 20 * sizes**3).sum())
+        splines = work * speed.evaluation(1000) / 1000**3 + ROW_SECONDS * n
+        every = {"linear": ROW_SECONDS * n, "additive": splines, "pairs": 2 * splines}
+        if trend == "auto":
+            return every
+        own = ("linear",) if trend == "linear" else ("additive", "pairs")
+        return {name: every[name] for name in own}
+
+
+FAMILY = LinearFamily()

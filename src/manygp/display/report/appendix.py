@@ -13,7 +13,7 @@ from manygp.display import page
 from manygp.display.charts import minus, number
 from manygp.display.page import TextTable
 from manygp.display.plots import short
-from manygp.findings import CalibrationReport
+from manygp.fit_report import CalibrationReport
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
 from manygp.kernels.text import formula

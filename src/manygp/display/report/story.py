@@ -12,10 +12,10 @@ from manygp.display import page
 from manygp.display.charts import minus, number, percent
 from manygp.display.report.columns import Source
 from manygp.display.report.rows import Target, spread
-from manygp.findings import Alternative
+from manygp.fit_report import Alternative
 from manygp.model import FittedModel
 from manygp.runtime.words import counted
-from manygp.training.repeats import find_repeats
+from manygp.training.pipeline import find_repeats
 
 KINDS = {"number": "number", "category": "column of categories", "date": "date"}
 KINDS_MANY = {"number": "numbers", "category": "columns of categories", "date": "dates"}
@@ -100,7 +100,7 @@ def _about_model(model: FittedModel) -> Iterator[str]:
     if trend is not None:
         name = trend.model.name
         data = model.committee.training_data()
-        rest = data.Y.var(axis=0).sum() / max(data.targets.var(axis=0).sum(), 1e-300)
+        rest = data.residuals.var(axis=0).sum() / max(data.targets.var(axis=0).sum(), 1e-300)
         yield (
             f"Under it lies a trend that holds everywhere: {TRENDS.get(name, name)} ({name}). It "
             f"explains {percent(max(0.0, 1 - rest))} of the variance by itself."

@@ -62,6 +62,10 @@ class Dual(NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise TypeError("a plain array would lose the derivatives")
 
+    def reshape(self, *shape: int) -> Dual:
+        value = self.value.reshape(*shape)
+        return Dual(value, self.slope.reshape(*value.shape, self.slope.shape[-1]))
+
     def sum(self, axis: int) -> Dual:
         return Dual(self.value.sum(axis=axis), self.slope.sum(axis=axis))
 
@@ -138,3 +142,28 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.ones_like: lambda x: np.ones(x.shape),
     np.zeros_like: lambda x: np.zeros(x.shape),
 }
+
+
+def with_slopes(X: Array) -> Dual:
+    """Rows X (N, d) with their derivatives by themselves."""
+    n, d = X.shape
+    return Dual(X, np.broadcast_to(np.eye(d), (n, d, d)))
+
+
+def multiply_rows(x: Any, A: Array, multiply: Callable[..., Any] = np.matmul) -> Any:
+    """x (N, p) times A (p,) or (p, q), where x may carry derivatives."""
+    if not isinstance(x, Dual):
+        return multiply(x, A)
+    slope = x.slope.swapaxes(1, 2) @ A
+    return Dual(x.value @ A, slope if A.ndim == 1 else slope.swapaxes(1, 2))
+
+
+def joined_columns(arrays: list[Any]) -> Any:
+    """Arrays of N rows side by side, where some may carry derivatives."""
+    with_slope = next((one for one in arrays if isinstance(one, Dual)), None)
+    if with_slope is None:
+        return np.concatenate(arrays, axis=1)
+    d = with_slope.slope.shape[-1]
+    pairs = [_pair(one) for one in arrays]
+    slopes = [np.broadcast_to(slope, (*value.shape, d)) for value, slope in pairs]
+    return Dual(np.concatenate([v for v, _ in pairs], axis=1), np.concatenate(slopes, axis=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manygp.rules.partition import full_parts, one_part
+from manygp.committee.committee import full_parts, one_part
 
 ASSIGNMENTS = {"bt": "balltree", "kx": "kmeans", "rd": "random"}
 WEIGHTINGS = {"ent": "entropy", "var": "variance", "uni": "uniform"}

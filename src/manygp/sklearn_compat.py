@@ -16,13 +16,12 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_array
 
-from manygp import validation
+from manygp import inputs
 from manygp.arrays import Array
-from manygp.findings import CalibrationReport, Plan
+from manygp.fit_report import CalibrationReport, Plan
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
-from manygp.model import FittedModel
-from manygp.prior import Prior
+from manygp.model import FittedModel, Prior
 from manygp.runtime.progress import warn
 from manygp.settings import Settings
 
@@ -151,9 +150,9 @@ class Likeness(BaseEstimator):
 
     def _prior(self, X: Any, settings: Settings) -> Prior:
         """What there is to say about rows before fit."""
-        validation.refuse_unnumeric(X, "X")
+        inputs.refuse_unnumeric(X, "X")
         rows = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name="X")
-        validation.refuse_missing(rows, "X", None)
+        inputs.refuse_missing(rows, "X", None)
         return Prior.of(settings, rows)
 
     def _with_gradients(

@@ -1,0 +1,631 @@
+"""One way to choose: candidates are evaluated on rows that are left out, the simplest first.
+
+Trends, shared kernels, noise, shrinkages and overlaps are all chosen by `Choice`; `evaluate` scores
+a committee, and all rules by which it may be queried, on rows that its experts shall not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from time import perf_counter
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from manygp.arrays import Array, IndexArray
+from manygp.calibration import (
+    ConformalScores,
+    LeftOutErrors,
+    farthest_known,
+    gains,
+    normal_nll,
+    recalibrate,
+)
+from manygp.committee.committee import Committee, Layout, Query, balltree
+from manygp.fit_report import Alternative, CalibrationReport, Shrinkage
+from manygp.gp.marginal_likelihood import Objective, TrainingData, maximise
+from manygp.gp.trend import TrendCandidate, TrendFactory
+from manygp.kernels.base import NoisyKernel, default_kernel, metric, split_noise
+from manygp.rules import ExpertPredictions, PredictionRules, VarianceCurve
+from manygp.runtime.parallel import thread_map
+from manygp.settings import SearchSpace
+from manygp.training.experts import Builder, ExecutionContext, affordable, random_blocks
+from manygp.trend.boosted import regressor_factory
+from manygp.trend.registry import families
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class CommitteeChoice:
+    """Numbers of the choice among committees, and why they are what they are."""
+
+    # Rows that are left out, at most: a standard error of .02 nats for a std of one nat.
+    rows: int = 2000
+    # Experts that take part, at most; of more, those of some regions, so that cost does not grow.
+    experts: int = 64
+    regions: int = 8
+    # Experts learn their hyperparameters without the rows of the fold that is left out.
+    folds: int = 4
+    # The smallest and largest scale of variances that is believed.
+    scales: tuple[float, float] = (1e-3, 1e3)
+    # Rows that choose how many experts leave a tolerated weight to the others.
+    tolerance_rows: int = 500
+    # Rows that are left out to correct the variance of the chosen one, at most.
+    learned_rows: int = 20_000
+    # How the work of scoring grows with what experts know, and what fitting adds: as measured.
+    size_power: float = 1.5
+    fitting_work: float = 4.0
+
+
+@dataclass(frozen=True)
+class TrendChoice:
+    """Numbers of the choice among trends, and why they are what they are."""
+
+    # Fewer rows do not choose a trend.
+    fewest_rows: int = 250
+    # Rows of the committees that are compared, at most; of more, some regions take part, and what
+    # a trend leaves of rows that are left out stands for the trend.
+    rows: int = 6000
+    regions: int = 8
+    region_rows: int = 1500
+    # Share of a region, in its middle, whose rows are left out: at its rim experts know too little.
+    middle: float = 0.5
+    # A kernel of these committees is fitted on this many blocks of random rows, another on as many
+    # of clusters of rows near each other, since some see what others miss; the better one counts.
+    kernel_blocks: int = 2
+    clusters: int = 4
+    cluster_rows: int = 125
+    # Relative improvement of the likelihood at which these fits stop.
+    tolerance: float = 1e-4
+    # Rows of one of their experts, and their overlap, if it may be chosen.
+    points: int = 200
+    overlap: float = 1.0
+    # A trend that alone is worse than the best so far by this much NLL (twice the error) is not
+    # worth a comparison: its steps would spoil what experts see.
+    max_nll_deficit: float = float(np.log(2))
+    # Where a simpler one of nested trends has lost, a richer one must have a lower NLL without
+    # experts by this much (half the squared error): lines that lose say little of pairs.
+    nested_gain: float = float(np.log(2) / 2)
+    # Standard errors of its gain that a richer trend must gain.
+    min_gain: float = 2.0
+
+
+COMMITTEE = CommitteeChoice()
+TREND = TrendChoice()
+# What the report calls the fields of the rules, and what it shows of their values.
+SHOWN_FIELDS = {"temperature": "weighting", "strength": "calibration", "nearest": "nearest"}
+
+
+class Choice(Generic[T]):
+    """A choice among candidates, which are considered from the simplest on.
+
+    Parameters
+    ----------
+    parameter : str
+        What the report calls it.
+    evaluate : callable
+        From a candidate to the NLL of each row, or group of rows, that was left out.
+    min_gain : float
+        Standard errors of its gain by which a candidate must be better than the best before.
+    deadline : float
+        After it no other candidate is considered, in the time of `perf_counter`.
+    """
+
+    def __init__(
+        self,
+        parameter: str,
+        evaluate: Callable[[T], Array],
+        min_gain: float = 0.5,
+        deadline: float = np.inf,
+    ) -> None:
+        self.parameter, self.evaluate = parameter, evaluate
+        self.min_gain, self.deadline = min_gain, deadline
+        self.nll: dict[Any, Array] = {}
+        self.value: Any = None
+        self.best: T
+
+    def consider(self, value: Any, candidate: T) -> None:
+        """Take a candidate, which the report calls `value`, if it is the best so far."""
+        if not self.nll:
+            self.nll[value], self.value, self.best = self.evaluate(candidate), value, candidate
+        elif perf_counter() < self.deadline:
+            self.nll[value] = self.evaluate(candidate)
+            if gains(self.nll[self.value], self.nll[value], self.min_gain):
+                self.value, self.best = value, candidate
+
+    def lost(self, value: Any) -> bool:
+        """Whether a candidate is clearly worse than the best."""
+        return gains(self.nll[value], self.nll[self.value], self.min_gain)
+
+    @property
+    def best_nll(self) -> float:
+        """Mean NLL of the best."""
+        return float(self.nll[self.value].mean())
+
+    @property
+    def alternatives(self) -> list[Alternative]:
+        """All that were considered, if there was anything to choose."""
+        if len(self.nll) < 2:
+            return []
+        return [
+            Alternative(self.parameter, value, float(nll.mean()), value == self.value)
+            for value, nll in self.nll.items()
+        ]
+
+
+class Candidate(NamedTuple):
+    """A committee that may be chosen."""
+
+    shrinkage: Shrinkage
+    overlap: float
+
+
+class LeftOut(NamedTuple):
+    """The rows that are left out, in folds, and the experts that take part.
+
+    Attributes
+    ----------
+    members : ndarray of int, or None
+        The parts whose experts take part; None for all.
+    folds : list of index arrays
+    held_out : bool
+        Whether experts learn their hyperparameters without the fold.
+    """
+
+    members: IndexArray | None
+    folds: list[IndexArray]
+    held_out: bool
+
+
+class Scores(NamedTuple):
+    """NLL of each row (R, N) by each of R rules."""
+
+    rules: list[PredictionRules]
+    nll: Array
+
+    @property
+    def best(self) -> int:
+        """The first of those that are equal but for rounding."""
+        mean = self.nll.mean(axis=1)
+        return int(np.argmax(mean <= mean.min() + 1e-9))
+
+    @property
+    def best_nll(self) -> Array:
+        """The NLL of each row by the best rules: (N,)."""
+        nll: Array = self.nll[self.best]
+        return nll
+
+
+def evaluate(
+    builder: Builder, space: SearchSpace, left_out: LeftOut, candidate: Candidate
+) -> Scores:
+    """Leave rows out in turn, and score all rules of the search space on them."""
+    folds, held_out = left_out.folds, left_out.held_out
+    if candidate.shrinkage == np.inf:  # the shared kernel hardly depends on any one row
+        folds, held_out = [np.concatenate(folds)], False
+    members = left_out.members
+    rules = space.all_rules(len(builder.layout.parts if members is None else members))
+    widest = None if rules[-1].nearest is None else max(one.nearest or 0 for one in rules)
+
+    def answers(records: list[ExpertPredictions]) -> tuple[Array, Array]:
+        combined = [
+            one.combine([record.first_experts(one.nearest) for record in records]) for one in rules
+        ]
+        means, variances, noises = zip(*combined, strict=True)
+        return np.array(means), np.array(variances) + np.array(noises)
+
+    squares, variances = [], []
+    for rows in folds:
+        committee = builder.committee(*candidate, members, rows if held_out else None)
+        query = Query(builder.data.X[rows], widest, rows, covariances=space.needs.covariances)
+        means, variance = committee.map_blocks(answers, query, builder.run.n_jobs)
+        squares.append((builder.data.targets_of(rows).T - means) ** 2)
+        variances.append(variance + builder.data.alpha[rows])
+    square = np.concatenate(squares, axis=-1).mean(axis=1)  # (R, N)
+    variance = np.concatenate(variances, axis=-1)
+    if space.recalibrate:  # rules may have a scale each
+        scale = np.clip((square / variance).mean(axis=1), *COMMITTEE.scales)[:, None]
+        variance = variance * scale
+    return Scores(rules, normal_nll(square, variance))
+
+
+def draw_left_out(builder: Builder, rng: np.random.Generator) -> LeftOut:
+    """Draw the rows to leave out.
+
+    Each fold is a part of an expert's rows only, so that it can learn from the others. Experts
+    with next to no rows have no folds. In a large committee the experts of some regions take
+    part, so that the cost does not grow with n.
+    """
+    parts, layout, folds = builder.layout.parts, builder.layout, COMMITTEE.folds
+    members = np.arange(len(parts))
+    if len(parts) > COMMITTEE.experts:
+        centres = layout.centres[rng.choice(len(parts), COMMITTEE.regions, replace=False)]
+        near = COMMITTEE.experts // COMMITTEE.regions
+        members = np.unique(layout.tree.query(centres, k=near)[1])
+    own = [parts[m] for m in members.tolist()]
+    shuffled = [rng.permutation(part) for part in own if len(part) > folds]
+    if not shuffled:
+        return LeftOut(None, [builder.some_rows(COMMITTEE.rows, rng)], held_out=False)
+    found = [np.concatenate([rows[f::folds] for rows in shuffled]) for f in range(folds)]
+    n_folds = min(folds, -(-COMMITTEE.rows // len(found[0])))
+    most = COMMITTEE.rows // n_folds
+    found = [np.sort(rng.permutation(fold)[:most]) for fold in found[:n_folds]]
+    return LeftOut(members, found, held_out=True)
+
+
+# Trends.
+
+
+def trend_factories(
+    trend: Any, data: TrainingData, seed: int, run: ExecutionContext
+) -> Iterator[TrendFactory]:
+    """The trends that the parameter leaves to choose from, the simplest first.
+
+    Parameters
+    ----------
+    trend : str or regressor
+        The parameter of the estimator.
+    data : TrainingData
+    seed : int
+    run : ExecutionContext
+    """
+    if not isinstance(trend, str):
+        yield regressor_factory(trend, data, seed, run)
+        return
+    if trend in ("auto", "constant", "none"):
+        yield TrendFactory(lambda _: TrendCandidate("constant", data.residuals))
+    if trend != "auto" or len(data.X) >= TREND.fewest_rows:
+        for family in families(trend):
+            yield from family.factories(trend, data, seed, run)
+
+
+def choose_trend(
+    factories: Iterator[TrendFactory],
+    data: TrainingData,
+    space: SearchSpace,
+    run: ExecutionContext,
+    deadline: float,
+) -> tuple[TrendCandidate, list[Alternative]]:
+    """The trend under which rows that are left out are predicted best.
+
+    Committees of one shared kernel are compared, since they are quick to fit. What is alone is
+    not compared. After the deadline no other trend is tried.
+    """
+    first = next(factories).fit(None)
+    second = next(factories, None) if perf_counter() < deadline else None
+    if second is None:
+        return first, []
+    comparison = _TrendComparison.of(data, space, run)
+    rows = None if comparison.is_whole else comparison.rows
+    choice = Choice("trend", comparison.nll, TREND.min_gain)
+    choice.consider(first.name, first)
+    fit_best, lost_nll = None, np.inf
+    for factory in chain([second], _in_time(factories, deadline)):
+        limit = choice.best_nll + TREND.max_nll_deficit
+        if factory.nll > (lost_nll - TREND.nested_gain if factory.is_nested else limit):
+            continue  # it cannot win
+        candidate = factory.fit(rows)
+        choice.consider(candidate.name, candidate)
+        lost_nll = factory.nll if choice.lost(candidate.name) else np.inf
+        fit_best = factory.fit if choice.best is candidate else fit_best
+    best = choice.best
+    if not best.depends_on_experts and rows is not None and fit_best is not None:
+        best = fit_best(None)  # it held for these rows alone
+    return best, choice.alternatives
+
+
+def _in_time(factories: Iterator[TrendFactory], deadline: float) -> Iterator[TrendFactory]:
+    """Those that are made before the deadline: some take time."""
+    while perf_counter() < deadline:
+        factory = next(factories, None)
+        if factory is None:
+            return
+        yield factory
+
+
+def start_kernel(data: TrainingData, variance: float) -> NoisyKernel:
+    """The default kernel for what is left of the targets."""
+    return split_noise(default_kernel(data.X.shape[1], data.X.std(axis=0), variance))
+
+
+class _TrendComparison(NamedTuple):
+    """Rows on which trends are compared.
+
+    Attributes
+    ----------
+    data : TrainingData
+    rows : ndarray of shape (m,)
+        Those of all training rows that take part.
+    groups : list of index arrays
+        Those of `rows` that are left out. Rows of a region err together: each is one group; if
+        all rows take part, each row is.
+    is_whole : bool
+        Whether all rows take part.
+    space : SearchSpace
+    run : ExecutionContext
+    """
+
+    data: TrainingData
+    rows: IndexArray
+    groups: list[IndexArray]
+    is_whole: bool
+    space: SearchSpace
+    run: ExecutionContext
+
+    @classmethod
+    def of(cls, data: TrainingData, space: SearchSpace, run: ExecutionContext) -> _TrendComparison:
+        rng, n = np.random.default_rng(0), len(data.X)
+        if n <= TREND.rows:
+            left_out = np.sort(rng.permutation(n)[: COMMITTEE.rows])
+            return cls(data, np.arange(n), list(left_out[:, None]), True, space, run)
+        parts = balltree(data.X, n // TREND.region_rows, rng)
+        regions = [parts[i] for i in rng.permutation(len(parts))[: TREND.regions]]
+        rows = np.sort(np.concatenate(regions))
+        size = COMMITTEE.rows // len(regions)
+        groups = [rng.permutation(_middle(data.X, region))[:size] for region in regions]
+        places = [np.searchsorted(rows, np.sort(group)) for group in groups]
+        return cls(data.some(rows), rows, places, False, space, run)
+
+    def nll(self, candidate: TrendCandidate) -> Array:
+        """Mean NLL of each group of rows that are left out, by the better of two kernels: (G,)."""
+        rng = np.random.default_rng(0)
+        candidate = candidate.some(self.rows)
+        learned = self.data._replace(residuals=candidate.residuals)
+        n_rows = TREND.clusters * TREND.cluster_rows
+        random = random_blocks(len(self.rows), n_rows, rng)[: TREND.kernel_blocks]
+
+        def nll_by(blocks: list[IndexArray]) -> Array:
+            return self._nll_by(candidate, self._kernel(learned, blocks, candidate.mean_square))
+
+        with thread_map(self.run.n_jobs) as parallel_map:
+            found = list(parallel_map(nll_by, (random, _clusters(learned.X, rng))))
+        return min(found, key=lambda nll: float(nll.mean()))
+
+    def _kernel(
+        self, learned: TrainingData, blocks: list[IndexArray], variance: float
+    ) -> NoisyKernel:
+        """A kernel for all experts, learned from blocks of rows."""
+        kernel = start_kernel(learned, variance)
+        likelihoods, free = [learned.likelihood(one) for one in blocks], np.zeros(kernel.n_free)
+        objective = Objective(kernel, free, TREND.tolerance, self.run.optimizer)
+        return maximise(likelihoods, objective, kernel.theta[None]).kernel
+
+    def _nll_by(self, candidate: TrendCandidate, kernel: NoisyKernel) -> Array:
+        """The same by experts that have a kernel."""
+        columns = metric(kernel, self.data.X.shape[1])
+        U = self.data.X * columns
+        parts = balltree(U, max(1, len(U) // TREND.points), np.random.default_rng(0))
+        data = self.data._replace(residuals=candidate.residuals)
+        if self.is_whole:
+            data = self.data.on(candidate.on(self.data, parts, kernel, 1))
+        layout, starts = Layout.of(data.X, parts, columns), [kernel.theta[None]] * len(parts)
+        builder = Builder(data, layout, kernel, starts, None, self.run._replace(n_jobs=1))
+        one_overlap = len(self.space.overlaps) == 1
+        overlap = self.space.overlaps[0] if one_overlap else TREND.overlap
+        left_out = LeftOut(None, [np.concatenate(self.groups)], held_out=False)
+        found = evaluate(builder, self.space, left_out, Candidate(np.inf, overlap)).best_nll
+        ends = np.cumsum([len(group) for group in self.groups])[:-1]
+        return np.array([group.mean() for group in np.split(found, ends)])
+
+
+def _clusters(X: Array, rng: np.random.Generator) -> list[IndexArray]:
+    """Blocks of rows, each of some clusters."""
+    parts = balltree(X, max(1, len(X) // TREND.cluster_rows), rng)
+    order = rng.permutation(len(parts))[: TREND.kernel_blocks * TREND.clusters]
+    return [
+        np.sort(np.concatenate([parts[i] for i in order[start : start + TREND.clusters]]))
+        for start in range(0, len(order), TREND.clusters)
+    ]
+
+
+def _middle(X: Array, region: IndexArray) -> IndexArray:
+    """The rows of a region that are nearest to its mean."""
+    distance = ((X[region] - X[region].mean(axis=0)) ** 2).sum(axis=1)
+    return region[np.argsort(distance, kind="stable")[: int(TREND.middle * len(region))]]
+
+
+# Committees.
+
+
+class Selection(NamedTuple):
+    """The committee, how it is queried, and how that was chosen.
+
+    Attributes
+    ----------
+    committee : Committee
+    rules : PredictionRules
+    errors : LeftOutErrors or None
+        What the committee, uncorrected, predicted for rows that were left out.
+    report : CalibrationReport or None
+    cross_validated : ndarray of shape (t + 1, n), or None
+        Mean and std of all rows by experts that have learned nothing from them.
+    """
+
+    committee: Committee
+    rules: PredictionRules
+    errors: LeftOutErrors | None = None
+    report: CalibrationReport | None = None
+    cross_validated: Array | None = None
+
+    @property
+    def conformal_scores(self) -> ConformalScores | None:
+        """How the errors of the rows that were left out are spread, in units of the std."""
+        if self.errors is None:
+            return None
+        return self.errors.conformal_scores(self.rules.recalibration)
+
+    def after(self, compared: Iterable[Alternative], **chosen: Any) -> Selection:
+        """The same; its report begins with what was compared before, and names what was chosen."""
+        if self.report is None:
+            return self
+        report = self.report._replace(
+            chosen={**chosen, **self.report.chosen},
+            alternatives=(*compared, *self.report.alternatives),
+        )
+        return self._replace(report=report)
+
+    def row_nll(self) -> Array:
+        """Negative log-likelihood of each row that was left out: (N,)."""
+        assert self.errors is not None
+        return self.errors.row_nll(self.rules.recalibration)
+
+
+def choose_committee(
+    builder: Builder, space: SearchSpace, rng: np.random.Generator, deadline: float = np.inf
+) -> Selection:
+    """The committee of lowest left-out NLL, its rules and their correction.
+
+    What the user has chosen is not questioned. After the deadline no other committee is tried.
+    """
+    if space.is_fixed:
+        committee = builder.final(space.shrinkages[0], space.overlaps[0])
+        return Selection(committee, space.all_rules(len(builder.layout))[0])
+    progress = builder.run.progress
+    progress.begin("choice")
+    search = _CommitteeSearch(builder, space, draw_left_out(builder, rng), deadline)
+    best, alternatives = search.climb()
+    committee = builder.final(*best)
+    progress.begin("calibration")
+    scores = search.scores_of(best)
+    if space.tolerance is not None:
+        nearest = _sufficient(committee, builder, space, rng)
+        space = space._replace(nearest=(nearest,))
+        scores = evaluate(builder, space, search.left_out, best)
+    rules = scores.rules[scores.best]
+    alternatives += _neighbouring_rules(scores, rules)
+    errors = left_out_errors(committee, builder, rules, rng)
+    curve, compared = VarianceCurve(), list[Alternative]()
+    if space.recalibrate:
+        curve, compared = recalibrate(errors)
+        if space.standard:  # else the kernel says what holds far away
+            curve = replace(curve, known=farthest_known(errors))
+    shown = {name: _shown(getattr(rules, field), name) for name, field in SHOWN_FIELDS.items()}
+    if space.needs.dependence:  # weights have no influence
+        shown["temperature"] = None
+    correction = next((one.value for one in compared if one.chosen), None)
+    chosen = {**best._asdict(), **shown, "correction": correction}
+    report = CalibrationReport(chosen, (*alternatives, *compared), scores.nll.shape[1])
+    return Selection(committee, rules._replace(recalibration=curve), errors, report)
+
+
+def left_out_errors(
+    committee: Committee, builder: Builder, rules: PredictionRules, rng: np.random.Generator
+) -> LeftOutErrors:
+    """What the final committee predicts for rows of all experts, each left out."""
+    data = builder.data
+    rows = builder.some_rows(COMMITTEE.learned_rows, rng)
+
+    def answers(records: list[ExpertPredictions]) -> tuple[Array, Array, Array]:
+        means, variance, noise = rules.combine(records)
+        return means, variance + noise, rules.unknown(records)
+
+    query = Query(data.X[rows], rules.nearest, rows, covariances=rules.needs.covariances)
+    means, variance, unknown = committee.map_blocks(answers, query, builder.run.n_jobs)
+    squares = (data.targets_of(rows).T - means) ** 2
+    return LeftOutErrors(squares, variance, data.alpha[rows], unknown)
+
+
+def compared_committees(
+    shrinkages: tuple[Shrinkage, ...], overlaps: Sequence[float]
+) -> Iterator[Candidate]:
+    """What `choose_committee` compares, as far as that is known before.
+
+    These are shrinkages at the first overlap, overlaps, and then shrinkages next to the best.
+    """
+    yield from (Candidate(shrinkage, overlaps[0]) for shrinkage in shrinkages)
+    yield from (Candidate(shrinkages[-1], overlap) for overlap in overlaps[1:])
+    if len(overlaps) > 1:
+        yield from (Candidate(shrinkage, overlaps[-1]) for shrinkage in shrinkages[1:3])
+
+
+def work_of(candidate: Candidate, known: Iterable[Candidate]) -> float:
+    """What it takes to score a committee, in the work of one without overlap that fits nothing."""
+    fits = candidate.shrinkage != np.inf
+    fits = fits and all(one.shrinkage != candidate.shrinkage for one in known)
+    size = (1 + candidate.overlap) ** COMMITTEE.size_power
+    return float(size + fits * COMMITTEE.fitting_work)
+
+
+class _CommitteeSearch:
+    """Compares committees, each of which is scored once."""
+
+    def __init__(
+        self, builder: Builder, space: SearchSpace, left_out: LeftOut, deadline: float
+    ) -> None:
+        self.builder, self.space = builder, space
+        self.left_out, self.deadline = left_out, deadline
+        self.scored: dict[Candidate, Scores] = {}
+        n, n_parts = len(builder.data.X), len(builder.layout.parts)
+        self.overlaps = affordable(n, n_parts, space.overlaps)
+        ahead = list(compared_committees(space.shrinkages, self.overlaps))
+        self.planned = sum(work_of(one, ahead[:place]) for place, one in enumerate(ahead))
+        self.done = 0.0
+
+    def scores_of(self, candidate: Candidate) -> Scores:
+        if candidate not in self.scored:
+            self.done += work_of(candidate, self.scored)
+            self.scored[candidate] = evaluate(self.builder, self.space, self.left_out, candidate)
+            self.builder.run.progress.advance(self.done / self.planned)
+        return self.scored[candidate]
+
+    def climb(self) -> tuple[Candidate, list[Alternative]]:
+        """Shrinkage, then overlap, then shrinkage again, from the simpler to the more flexible."""
+        shrinkages = self.space.shrinkages
+        narrowest, *wider = self.overlaps
+        by_shrinkage = self._choose("shrinkage", Candidate(shrinkages[0], narrowest), shrinkages)
+        first = by_shrinkage.best
+        by_overlap = self._choose("overlap", first, self.overlaps)
+        best = by_overlap.best
+        if best.overlap != narrowest:
+            i = shrinkages.index(first.shrinkage)
+            near = shrinkages[max(0, i - 1) : i + 2]
+            by_shrinkage = self._choose("shrinkage", best, near)
+            best = by_shrinkage.best
+        return best, [*by_shrinkage.alternatives, *by_overlap.alternatives]
+
+    def _choose(self, field: str, start: Candidate, values: Sequence[Any]) -> Choice[Candidate]:
+        """One field of a candidate, from the first value on."""
+        choice: Choice[Candidate] = Choice(
+            field, lambda one: self.scores_of(one).best_nll, deadline=self.deadline
+        )
+        for value in values:
+            choice.consider(value, start._replace(**{field: value}))
+        return choice
+
+
+def _sufficient(
+    committee: Committee, builder: Builder, space: SearchSpace, rng: np.random.Generator
+) -> int:
+    """The number of nearest experts that leaves less than the tolerated weight to the others."""
+    rows = builder.some_rows(COMMITTEE.tolerance_rows, rng)
+    query = Query(builder.data.X[rows], len(committee), rows)
+    weigh = space.first_rules.normalised_weights
+    (weights,) = committee.map_blocks(weigh, query, builder.run.n_jobs)
+    neglected = 1 - np.cumsum(weights.mean(axis=1))
+    return 1 + int(np.argmax(neglected <= (space.tolerance or 0.0) + 1e-12))
+
+
+def _neighbouring_rules(scores: Scores, rules: PredictionRules) -> list[Alternative]:
+    """The rules that differ from the chosen ones in one parameter."""
+    found = []
+    for name, field in SHOWN_FIELDS.items():
+        chosen = getattr(rules, field)
+        same = [
+            (getattr(one, field), nll)
+            for one, nll in zip(scores.rules, scores.nll.mean(axis=1), strict=True)
+            if one._replace(**{field: chosen}) == rules
+        ]
+        if len(same) > 1:
+            found += [
+                Alternative(name, _shown(value, name), float(nll), value == chosen)
+                for value, nll in same
+            ]
+    return found
+
+
+def _shown(value: object, name: str) -> object:
+    """What a report shows of a rule: its parameter of that name, or the number that it is."""
+    return getattr(value, name, None if callable(value) else value)
