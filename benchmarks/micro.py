@@ -1,6 +1,6 @@
 """Speed as ratios within one run: likelihood, fit, predict, one row, workers and import.
 
-    python benchmarks/micro.py
+    python -m benchmarks.micro
 
 The comparison of fits needs GPyTorch (benchmarks/requirements.txt) and is left out without it.
 """
