@@ -14,7 +14,7 @@ CORE_TESTS := tests/test_regressor.py tests/test_sklearn_api.py tests/test_metri
 	bench lint figures docs numbers dist clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
-	$(BIN)/python -m manygp.experiments.demo demo
+	$(BIN)/python -m benchmarks.demo demo
 
 test: .venv/.test ## all fast tests
 	$(BIN)/python -m pytest
@@ -26,7 +26,7 @@ test-clients: .venv-clients/.installed ## libraries that take an estimator, in a
 	.venv-clients/bin/python -m pytest -n0 -m clients tests/clients
 
 sklearn-suite: .venv/.test ## scikit-learn's own tests of its GaussianProcessRegressor, on ours
-	$(BIN)/python benchmarks/sklearn_suite.py
+	$(BIN)/python -m benchmarks.sklearn_suite
 
 test-dask: .venv-dask/.installed ## those on a Dask cluster, in an environment of its own; ARGS="-m slow"
 	.venv-dask/bin/python -m pytest -n0 tests/test_dask.py tests/test_dask_faults.py $(ARGS)
@@ -35,12 +35,12 @@ test-ray: .venv-ray/.installed ## the engine on Ray of docs/scale.md, in an envi
 	.venv-ray/bin/python -m pytest -n0 tests/test_ray.py
 
 paper: .venv/.cli ## every table and figure of the paper; resumes where it stopped
-	$(BIN)/manygp bench paper --results paper-results $(ARGS)
+	$(BIN)/python -m benchmarks paper --results paper-results $(ARGS)
 
 bench: .venv-bench/.installed ## speed beside other libraries, in an environment of its own; resumes
-	.venv-bench/bin/python benchmarks/micro.py
-	.venv-bench/bin/python benchmarks/million.py
-	.venv-bench/bin/manygp bench speed --results $(RESULTS) $(ARGS)
+	.venv-bench/bin/python -m benchmarks.micro
+	.venv-bench/bin/python -m benchmarks.million
+	.venv-bench/bin/python -m benchmarks speed --results $(RESULTS) $(ARGS)
 
 lint: .venv/.lint ## ruff and mypy
 	$(BIN)/ruff check .
@@ -48,7 +48,7 @@ lint: .venv/.lint ## ruff and mypy
 	$(BIN)/mypy
 
 figures: .venv/.plot ## draw the figures of README and docs again
-	$(BIN)/python -m manygp.experiments.demo docs/images
+	$(BIN)/python -m benchmarks.demo docs/images
 	$(BIN)/python tools/first_picture.py docs/images/first.png
 
 docs: .venv-docs/.installed ## the site, in docs/_build/html: examples, doctests, links, no warnings
@@ -58,7 +58,7 @@ docs: .venv-docs/.installed ## the site, in docs/_build/html: examples, doctests
 	@echo "The site is in $(SITE)/index.html"
 
 numbers: .venv/.test ## do the tables of README and docs say what the committed results say?
-	$(BIN)/python tools/check_numbers.py
+	$(BIN)/python -m tools.check_numbers
 
 dist: .venv-dist/.installed ## wheel and source archive, each installed in a clean environment and tried
 	rm -rf dist .venv-dist/try

@@ -1,6 +1,6 @@
 """The result on the first page: prices of diamonds, by manygp and by boosted trees.
 
-Usage: MANYGP_DATA=<folder with diamonds.csv.gz> python benchmarks/first.py
+Usage: MANYGP_DATA=<folder with diamonds.csv.gz> python -m benchmarks.first
 
 Four fifths of the rows are learned from, the others are scored. The trees (scikit-learn's
 HistGradientBoostingRegressor with its defaults) are three models: of the mean, and of the
@@ -16,9 +16,9 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import train_test_split
 
+from benchmarks.datasets.files import file_without_download
+from benchmarks.datasets.table_files import TABLE_FILES
 from manygp import ManyGPRegressor
-from manygp.datasets.files import file_without_download
-from manygp.datasets.table_files import TABLE_FILES
 
 FOLDER = Path(__file__).parent / "first"
 LEVELS = (0.05, 0.95)

@@ -2,7 +2,7 @@
 
 Seconds are those of a clock, and those of processors, which other work does not change as much.
 
-    python benchmarks/large.py ROWS FOLDER [--trend TREND] [--hyperparameters HOW] [--until STAGE]
+    python -m benchmarks.large ROWS FOLDER [--trend TREND] [--hyperparameters HOW] [--until STAGE]
         [--queries N]
 
 The rows are written to the folder first, if they are not there (extra `parquet`). With fewer rows
@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
+from benchmarks.studies.speed import peak_megabytes, synthetic
 from manygp import ManyGPRegressor
-from manygp.experiments.speed import peak_megabytes, synthetic
 from manygp.metrics import nll, rmse
 from manygp.outofcore import training
 from manygp.outofcore.engine import LocalEngine
@@ -152,7 +152,8 @@ def main() -> None:
     data = given.folder / f"rows-{given.rows}.parquet"
     if not data.exists():
         write_rows(data, given.rows)
-    subprocess.run([sys.executable, *sys.argv, "--file", str(data)], check=True)
+    again = [sys.executable, "-m", "benchmarks.large", *sys.argv[1:], "--file", str(data)]
+    subprocess.run(again, check=True)
 
 
 if __name__ == "__main__":

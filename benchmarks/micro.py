@@ -1,6 +1,6 @@
 """Speed as ratios within one run: likelihood, fit, predict, one row, workers and import.
 
-    python benchmarks/micro.py
+    python -m benchmarks.micro
 
 The comparison of fits needs GPyTorch (benchmarks/requirements.txt) and is left out without it.
 """
@@ -19,10 +19,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from manygp import ManyGPRegressor
+from manygp.committee.committee import balltree
 from manygp.gp.marginal_likelihood import Likelihood, TrainingData
 from manygp.kernels import default_kernel
 from manygp.kernels.base import split_noise
-from manygp.committee.committee import balltree
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.training import experts as fitting
 

@@ -1,6 +1,6 @@
 """A million rows from disk: seconds and peak memory of the whole process, data included.
 
-    python benchmarks/million.py [rows]
+    python -m benchmarks.million [rows]
 
 The rows come once from a NumPy memmap and once from a Parquet file that is read in pieces (extra
 `parquet`). The ball tree and k-means are timed as well.
@@ -16,10 +16,10 @@ from time import perf_counter
 
 import numpy as np
 
+from benchmarks.studies.speed import peak_megabytes, synthetic
 from manygp import ManyGPRegressor
-from manygp.experiments.speed import peak_megabytes, synthetic
-from manygp.metrics import nll, rmse
 from manygp.committee.committee import balltree, kmeans
+from manygp.metrics import nll, rmse
 from manygp.tables.reading import read_parquet
 
 # Test rows.
@@ -77,4 +77,6 @@ if __name__ == "__main__":
         with TemporaryDirectory() as folder:
             write_rows(Path(folder), n_rows)
             for kind in ("memmap", "parquet"):
-                subprocess.run([sys.executable, __file__, folder, kind], check=True)
+                subprocess.run(
+                    [sys.executable, "-m", "benchmarks.million", folder, kind], check=True
+                )

@@ -1,6 +1,6 @@
 """NLL on test rows by the number of experts that are asked.
 
-python benchmarks/routing.py [folder of the real data sets]
+python -m benchmarks.routing [folder of the real data sets]
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import sys
 
 import numpy as np
 
+from benchmarks.datasets import load, split
 from manygp import ManyGPRegressor
-from manygp.datasets import load, split
 from manygp.metrics import nll
 
 # Tasks, and the pull of the experts' hyperparameters that suits them.

@@ -1,10 +1,10 @@
 """Tables as they come, by two commands, beside boosted trees: RMSE, CRPS, coverage and seconds.
 
-    python benchmarks/tables.py              # both tables
-    python benchmarks/tables.py diamonds     # or flights
+    python -m benchmarks.tables              # both tables
+    python -m benchmarks.tables diamonds     # or flights
 
 It needs diamonds.csv.gz and flights.parquet in the folder that MANYGP_DATA names (see
-manygp.datasets), and pandas. LightGBM is left out where it is not installed.
+benchmarks.datasets), and pandas. LightGBM is left out where it is not installed.
 
 A fifth of the rows, drawn with a fixed seed, is the test. `manygp fit` and `manygp predict` run as
 somebody would type them. The first CRPS is that of a normal distribution with the predicted mean
@@ -34,9 +34,9 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import TargetEncoder
 
 import manygp
+from benchmarks.datasets.files import file_without_download
+from benchmarks.datasets.table_files import TABLE_FILES
 from manygp import metrics
-from manygp.datasets.files import file_without_download
-from manygp.datasets.table_files import TABLE_FILES
 
 SEED = 0
 LEVEL = 0.9

@@ -115,11 +115,11 @@ def test_modules_and_tests_that_a_page_names_exist(page):
         if dotted.startswith("manygp.dask") and find_spec("distributed") is None:
             continue  # an extra of its own, which `make test-dask` installs
         assert named(dotted) is not None, dotted
-    for path in set(re.findall(r"\btests/[\w/]+\.py", text)):
+    for path in set(re.findall(r"(?:benchmarks/)?\btests/[\w/]+\.py", text)):
         assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize("module", ["", ".kernels", ".display", ".tables", ".datasets"])
+@pytest.mark.parametrize("module", ["", ".kernels", ".display", ".tables"])
 def test_the_api_reference_lists_every_public_name(module):
     listed = set(re.findall(r"\w+", (ROOT / "docs" / "api.md").read_text()))
     public = {name for name in import_module(f"manygp{module}").__all__ if name != "__version__"}

@@ -5,6 +5,7 @@ import pickle
 import joblib
 import numpy as np
 import pytest
+from manygp.trend.names import TRENDS
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -20,7 +21,6 @@ from manygp.committee.committee import PARTITIONS
 from manygp.kernels import RBF, Constant, Matern, White
 from manygp.rules import AGGREGATIONS, CALIBRATIONS, WEIGHTINGS, Information, Softmax
 from manygp.settings import SHRINKAGES
-from manygp.trend.names import TRENDS
 from models import (
     CHOSEN,
     FIXED,

@@ -1,5 +1,7 @@
 """Check that tables in README and docs say what the committed results say; `--write` writes them.
 
+    python -m tools.check_numbers
+
 A table stands between `<!-- numbers: NAME -->` and `<!-- end of numbers -->`. NAME is a key of
 `BLOCKS`, whose function makes the text from a `results.csv` under benchmarks/.
 """
@@ -16,10 +18,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from manygp.experiments.names import PAPER_SCORES, PAPER_TASKS, SPEED_MODELS
-from manygp.experiments.published import published
-from manygp.experiments.speed_tables import medians
-from manygp.experiments.study import is_scored
+from benchmarks.studies.names import PAPER_SCORES, PAPER_TASKS, SPEED_MODELS
+from benchmarks.studies.published import published
+from benchmarks.studies.speed_tables import medians
+from benchmarks.studies.study import is_scored
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -92,7 +94,7 @@ def average(rows: list[list[float] | None]) -> list[float] | None:
 
 
 class Quality:
-    """Means over the splits of `bench quality`, and over the seeds of `bench paper`."""
+    """Means over the splits of the study `quality`, and over the seeds of `paper`."""
 
     def __init__(self) -> None:
         own = [row for row in read("quality") if row["model"] == "manygp" and is_scored(row)]
@@ -176,7 +178,7 @@ def quality() -> str:
         "manygp, the default": found.default,
         "90% interval": lambda task: found.mean(task, "interval_coverage"),
     }
-    return f"*The default: {found.splits()} (`manygp bench quality`).*\n\n" + found.table(
+    return f"*The default: {found.splits()} (`python -m benchmarks quality`).*\n\n" + found.table(
         columns, "training rows"
     )
 
@@ -272,7 +274,7 @@ def first() -> str:
         f"*Prices of diamonds, in dollars; {found[0]['n_rows']:,} rows to learn from, nine "
         "columns, three of them\ncategories; both models with their defaults. The interval score "
         "is the width, and 20 times what lies\noutside; smaller is better "
-        "(`python benchmarks/first.py`).*\n\n" + table(head, rows)
+        "(`python -m benchmarks.first`).*\n\n" + table(head, rows)
     )
 
 
@@ -321,7 +323,7 @@ def main() -> int:
             lines = (old.splitlines(), new.splitlines())
             print("\n".join(difflib.unified_diff(*lines, name, "the results", lineterm="", n=0)))
     if stale:
-        print("\nThese pages differ from the results: python tools/check_numbers.py --write")
+        print("\nThese pages differ from the results: python -m tools.check_numbers --write")
     elif not write:
         print(f"{n_blocks} blocks of numbers say what the results say")
     return 1 if stale else 0

@@ -1,8 +1,8 @@
 """Digests of what the models answer, to compare two versions of the code bit for bit.
 
-    python tools/digits.py before.json      # with one version
-    python tools/digits.py after.json       # with another, on the same machine
-    python tools/digits.py --compare before.json after.json
+    python -m tools.digits before.json      # with one version
+    python -m tools.digits after.json       # with another, on the same machine
+    python -m tools.digits --compare before.json after.json
 
 All 21 labelled models and the default on six tasks (the real ones need MANYGP_DATA), the answers
 of every method on a small task, and the aggregations. Where `--files FOLDER` is given, models are
@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import manygp
+from benchmarks.datasets import load, split
 from manygp import ManyGPRegressor
-from manygp.datasets import load, split
 
 SMALL = {"ackley": 1_600, "levy": 1_600, "rastrigin": 1_600}
 TASKS = ("ackley", "levy", "rastrigin", "concrete", "airfoil", "power")

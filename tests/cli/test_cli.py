@@ -800,7 +800,6 @@ def test_without_an_extra_the_message_names_it_and_nothing_is_done(made, tmp_pat
         ("predict", model, test, "-o", output): "parquet",
         ("report", model, data, "-o", output): "parquet",
         ("plot", model, "-o", tmp_path / "p.png"): "plot",
-        ("demo", tmp_path / "demo"): "plot",
     }
     for command, extra in commands.items():
         assert refused(*command).endswith(f'pip install "manygp[{extra}]"')
@@ -842,7 +841,7 @@ COMMANDS = {" ".join(names): command for names, command in [((), main), *command
 
 
 def test_the_commands_are_all_there():
-    named = {"check", "fit", "predict", "evaluate", "plot", "info", "verify", "bench", "demo"}
+    named = {"check", "fit", "predict", "evaluate", "plot", "info", "verify"}
     assert named <= set(COMMANDS)
     for name in ("fit", "evaluate", "info", "verify"):
         assert "--json" in run(name, "--help").stdout
@@ -865,6 +864,13 @@ def test_help_has_examples_of_options_that_exist_and_tells_of_every_option(name)
         assert {word for word in words if word.startswith("-")} <= known | {"--help", "-"}
     for option in COMMANDS[name].params:
         assert isinstance(option, click.Argument) or option.help
+
+
+@pytest.mark.parametrize(
+    ("name", "now"), [("bench", "python -m benchmarks"), ("demo", "python -m benchmarks.demo")]
+)
+def test_a_command_that_has_left_the_package_says_where_it_is(name, now):
+    assert f"`{now}`" in refused(name, "quality", "--seeds", 1, code=2)
 
 
 def test_the_version_is_told():

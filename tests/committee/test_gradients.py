@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from manygp.trend.slopes import trend_slopes
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process import kernels as sk
 
@@ -22,7 +23,6 @@ from manygp.trend.linear import (
     ranges,
     spline_axes,
 )
-from manygp.trend.slopes import trend_slopes
 
 rng = np.random.default_rng(0)
 X = read_only(rng.uniform(0, 10, (150, 2)) * [1.0, 30.0])

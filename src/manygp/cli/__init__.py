@@ -16,16 +16,17 @@ try:
 except ImportError as error:
     sys.exit(f'the command line needs an extra: pip install "manygp[cli]" ({error})')
 
-from manygp.cli.bench import bench
 from manygp.cli.inspect import info, plot, verify
 from manygp.cli.models import check, evaluate, fit, predict
-from manygp.cli.options import require_matplotlib, say
+from manygp.cli.options import say
 from manygp.cli.report import report
 from manygp.runtime.parallel import WorkerKilledError
 from manygp.runtime.signals import leave
 from manygp.runtime.words import safe
 
 INTERRUPTED = 130
+# Commands that have left the package, and what is run instead; for one version.
+MOVED = {"bench": "python -m benchmarks", "demo": "python -m benchmarks.demo"}
 
 
 class Commands(click.Group):
@@ -34,6 +35,11 @@ class Commands(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
         """In the order of use, not of the alphabet."""
         return list(self.commands)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name in MOVED:
+            context.fail(f"{name} is `{MOVED[name]}` now, in a clone of the repository")
+        return super().get_command(context, name)
 
     def invoke(self, context: click.Context) -> Any:
         with _orderly_end(), warnings.catch_warnings():
@@ -106,26 +112,5 @@ def main() -> None:
     """  # fmt: skip
 
 
-@click.command()
-@click.argument("folder", type=click.Path(file_okay=False), default="demo")
-def demo(folder: str) -> None:
-    """Compare models on a task of the paper.
-
-    \b
-    manygp demo
-    manygp demo pictures
-
-    It prints a table about 10-d Ackley, beside the published cells, and draws figures in FOLDER
-    [default: demo].
-    """  # fmt: skip
-    from pathlib import Path
-
-    require_matplotlib("the demo")
-
-    from manygp.experiments import demo as study
-
-    study.main(Path(folder))
-
-
-for command in (check, fit, predict, evaluate, report, plot, info, verify, bench, demo):
+for command in (check, fit, predict, evaluate, report, plot, info, verify):
     main.add_command(command)

@@ -1,0 +1,177 @@
+"""Whether the std, the distributions and the intervals can be trusted, beside other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.datasets import Split
+from benchmarks.studies.answers import (
+    Answer,
+    joined,
+    joined_distributions,
+    scores_of,
+)
+from benchmarks.studies.cases import FEW, cases_of, require_cases
+from benchmarks.studies.names import TRUST_TASKS
+from benchmarks.studies.peers import PEERS, answer_of, fitted
+from benchmarks.studies.processes import print_result
+from benchmarks.studies.study import CELL_SECONDS, InOwnProcesses, Result, Study
+from benchmarks.studies.trust_tables import LEVELS, write_trust
+from manygp.arrays import Array
+from manygp.calibration import PredictiveDistribution
+from manygp.kernels.base import metric
+from manygp.metrics import N_BINS, crps, ence, log_score, nll
+from manygp.regressor import ManyGPRegressor
+
+# Groups of rows by the most relevant column.
+N_QUARTILES = 4
+# Training rows up to which other libraries but scikit-learn's GP do not take part.
+FEWEST_ROWS_OF_OTHERS = 30
+# Seeds of the default on one split of this task, which show how much depends on chance.
+SEEDED_TASK = "protein"
+N_MODEL_SEEDS = 4
+
+
+class TrustCell(NamedTuple):
+    """One model on one part of a task: a split or a fold; `seed` is that of the model."""
+
+    task: str
+    part: int
+    model: str
+    seed: int
+
+
+class Outcome(NamedTuple):
+    """What a model answered about the test rows of one case, whose targets are y (m,).
+
+    This library also tells the values (m,) of the most relevant column, and targets (n,) and
+    distributions of the training rows, each left out.
+    """
+
+    y: Array
+    answer: Answer
+    column: Array | None = None
+    left_out: tuple[Array, PredictiveDistribution] | None = None
+
+
+def trust_study(seconds: float = CELL_SECONDS) -> Study[TrustCell]:
+    """The study whose cells may take `seconds` each."""
+    compute = InOwnProcesses[TrustCell](
+        __name__, seconds, slow_note=f"not finished in {seconds} s"
+    )
+    return Study("trust", TrustCell, compute, write_trust, require=require_cases)
+
+
+def trust_cells(tasks: Iterable[str], models: Iterable[str]) -> list[TrustCell]:
+    """Every model on every part of every task, and this library with more seeds on one."""
+    models, tasks = list(models), list(tasks)
+    cells = [
+        TrustCell(task, part, model, 0)
+        for model in models
+        for task in tasks
+        for part in TRUST_TASKS[task]
+        if _takes_part(model, task)
+    ]
+    if "manygp" in models and SEEDED_TASK in tasks:
+        cells += [TrustCell(SEEDED_TASK, 0, "manygp", seed) for seed in range(1, N_MODEL_SEEDS)]
+    return cells
+
+
+def _takes_part(model: str, task: str) -> bool:
+    """Whether a model is asked about a task: boosted trees need more than a handful of rows."""
+    if not task.startswith(FEW) or int(task.removeprefix(FEW)) > FEWEST_ROWS_OF_OTHERS:
+        return True
+    return model in ("manygp", "manygp-uncalibrated", "scikit-learn")
+
+
+def run_trust_cell(cell: TrustCell, data_dir: str | None) -> Result:
+    """Fit, predict and score; the rows of several simulations are scored as one."""
+    cases = cases_of(cell.task, cell.part, data_dir)
+    outcomes = [_outcome(case, cell.model, cell.seed) for case in cases]
+    return {**cell._asdict(), "n_train": len(cases[0].y_train), **trust_scores(outcomes)}
+
+
+def _outcome(case: Split, model: str, seed: int) -> Outcome:
+    """The answer of a model to the test rows, and what this library says beyond that."""
+    if model != "manygp":
+        answer = PEERS[model](case.X_train, case.y_train, case.X_test, seed)
+        return Outcome(case.y_test[: len(answer.mean)], answer)
+    own, seconds = fitted(case.X_train, case.y_train, seed)
+    y, mean, std = own.model_.left_out_rows()
+    left_out = (y, own.model_.distribution_of(mean, std))
+    column = case.X_test[:, relevant_column(own, case.X_train)]
+    return Outcome(case.y_test, answer_of(own, seconds, case.X_test), column, left_out)
+
+
+def relevant_column(model: ManyGPRegressor, X: Array) -> int:
+    """The column with the shortest length-scale in units of its std, for rows X (n, d)."""
+    spread = model.model_.x_scaling.apply(X).std(axis=0)
+    return int(np.argmax(metric(model.model_.kernel, X.shape[1]) * spread))
+
+
+def trust_scores(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """All scores of one or several fits, whose rows are put together."""
+    y = np.concatenate([outcome.y for outcome in outcomes])
+    answer = joined([outcome.answer for outcome in outcomes])
+    sizes = [len(outcome.y) for outcome in outcomes]
+    deciles = _groups(answer.std, N_BINS)
+    columns = [outcome.column for outcome in outcomes if outcome.column is not None]
+    quartiles = _groups(np.concatenate(columns), N_QUARTILES) if columns else []
+    found: dict[str, Any] = {
+        **scores_of(answer, y),
+        "log_score_error": standard_error(-answer.predictive.logpdf(y), sizes),
+        "largest_std": float(answer.std.max() / y.std()),
+        **_left_out_scores(outcomes),
+    }
+    intervals = {f"coverage_{level}": answer.predictive.interval(level / 100) for level in LEVELS}
+    if answer.interval is not None:
+        intervals["interval"] = answer.interval
+    for name, (lower, upper) in intervals.items():
+        inside = ((lower <= y) & (y <= upper)).astype(float)
+        found[name] = float(inside.mean())
+        found[f"{name}_error"] = standard_error(inside, sizes)
+        found |= {f"{name}_decile_{k}": inside[rows].mean() for k, rows in enumerate(deciles, 1)}
+        found |= {
+            f"{name}_quartile_{k}": inside[rows].mean() for k, rows in enumerate(quartiles, 1)
+        }
+    return found
+
+
+def standard_error(values: Array, sizes: Sequence[int]) -> float:
+    """The standard error of the mean of values (N,), which come in groups of some sizes.
+
+    Rows of one group may agree: of several groups it is the larger of the error if all rows are
+    independent and that of the groups' means.
+    """
+    error = values.std() / np.sqrt(len(values))
+    if len(sizes) > 1:
+        means = [group.mean() for group in np.split(values, np.cumsum(sizes)[:-1])]
+        error = max(error, np.std(means, ddof=1) / np.sqrt(len(means)))
+    return float(error)
+
+
+def _groups(values: Array, n_groups: int) -> list[Array]:
+    """Rows by their values, from the smallest, in groups of equal size."""
+    return list(np.array_split(np.argsort(values, kind="stable"), n_groups))
+
+
+def _left_out_scores(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """The scores that leave-one-out had promised, if the model tells them."""
+    pairs = [outcome.left_out for outcome in outcomes if outcome.left_out is not None]
+    if not pairs:
+        return {}
+    y = np.concatenate([targets for targets, _ in pairs])
+    found = joined_distributions([distribution for _, distribution in pairs])
+    return {
+        "loo_nll": nll(y, found.mean, found.std),
+        "loo_log_score": log_score(y, found),
+        "loo_crps": crps(y, found),
+        "loo_ence": ence(y, found.mean, found.std) if len(y) >= N_BINS else None,
+    }
+
+
+if __name__ == "__main__":
+    print_result(TrustCell, run_trust_cell)

@@ -1,0 +1,63 @@
+"""The paper's claims hold on its synthetic tasks."""
+
+import numpy as np
+import pytest
+
+from benchmarks.datasets import load, split
+from benchmarks.studies.published import published
+from manygp import ManyGPRegressor
+from manygp.metrics import ence, nll, rmse
+
+SEEDS = range(10)  # as many as the paper's
+
+
+@pytest.fixture(scope="module", params=["ackley", "levy", "rastrigin"])
+def scores(request):
+    """Task, and RMSE, NLL, ENCE of bt-ent-c and bt-ent, each a mean over the seeds."""
+    found = {"bt-ent-c": [], "bt-ent": []}
+    for seed in SEEDS:
+        data = split(load(request.param, seed), seed)
+        model = ManyGPRegressor.from_label("bt-ent-c", n_jobs=2, random_state=seed)
+        model.fit(data.X_train, data.y_train)
+        for label, rule in (("bt-ent-c", "information"), ("bt-ent", "none")):
+            answer = model.set_params(calibration=rule).predict(data.X_test, return_std=True)
+            found[label].append([metric(data.y_test, *answer) for metric in (rmse, nll, ence)])
+    return request.param, {label: np.mean(rows, axis=0) for label, rows in found.items()}
+
+
+def test_accuracy_and_likelihood_are_the_papers_within_five_percent_or_better(scores):
+    task, means = scores
+    for value, metric in zip(means["bt-ent-c"], ("rmse", "nll"), strict=False):
+        assert value <= 1.05 * published()[task, "bt-ent-c", metric]
+
+
+def test_calibration_lowers_nll_and_ence_and_leaves_rmse(scores):
+    _, means = scores
+    calibrated, plain = means["bt-ent-c"], means["bt-ent"]
+    assert calibrated[1] < plain[1]
+    assert calibrated[2] < plain[2]
+    assert calibrated[0] == pytest.approx(plain[0], rel=0.01)
+
+
+def test_every_published_cell_is_there():
+    cells = published()
+    labels = {label for _, label, _ in cells}
+    assert len(labels) == 21
+    assert cells["kin40k", "gp-pro-sm", "nll"] == -0.154
+
+
+# RMSE and NLL of one global GP on all rows (ackley), which the paper's product of experts does not
+# reach, or of a trend that no GP reaches (rastrigin).
+@pytest.mark.parametrize(
+    ("task", "accuracy", "likelihood"),
+    [("ackley", 0.485, 0.70), pytest.param("rastrigin", 0.025, -2.3, marks=pytest.mark.slow)],
+)
+def test_the_default_is_as_good_as_a_global_gp_and_its_intervals_hold(task, accuracy, likelihood):
+    data = split(load(task, 0), 0)
+    model = ManyGPRegressor(n_jobs=2, random_state=0).fit(data.X_train, data.y_train)
+    mean, std = model.predict(data.X_test, return_std=True)
+    assert rmse(data.y_test, mean) <= accuracy
+    assert nll(data.y_test, mean, std) <= likelihood
+    assert ence(data.y_test, mean, std) <= 0.12
+    lower, upper = model.predict_interval(data.X_test, 0.9)
+    assert np.mean((lower <= data.y_test) & (data.y_test <= upper)) == pytest.approx(0.9, abs=0.02)
