@@ -102,7 +102,7 @@ class Dual(NDArrayOperatorsMixin):
 
 
 def _where(condition: Array, first: Any, second: Any) -> Dual:
-    (a, da), (b, db) = _pair(first), _pair(second)
+    (a, da), (b, db) = value_and_slope(first), value_and_slope(second)
     return Dual(np.where(condition, a, b), np.where(condition[..., None], da, db))
 
 
@@ -122,11 +122,11 @@ def _broadcast_to(x: Dual, shape: Any) -> Dual:
 
 
 def _stack(arrays: Any) -> Dual:
-    pairs = [_pair(one) for one in arrays]
+    pairs = [value_and_slope(one) for one in arrays]
     return Dual(np.stack([value for value, _ in pairs]), np.stack([slope for _, slope in pairs]))
 
 
-def _pair(x: Any) -> tuple[Array, Array]:
+def value_and_slope(x: Any) -> tuple[Array, Array]:
     """Value and derivatives of an array of any kind."""
     return (x.value, x.slope) if isinstance(x, Dual) else (np.asarray(x), np.zeros(1))
 
@@ -148,22 +148,3 @@ def with_slopes(X: Array) -> Dual:
     """Rows X (N, d) with their derivatives by themselves."""
     n, d = X.shape
     return Dual(X, np.broadcast_to(np.eye(d), (n, d, d)))
-
-
-def multiply_rows(x: Any, A: Array, multiply: Callable[..., Any] = np.matmul) -> Any:
-    """x (N, p) times A (p,) or (p, q), where x may carry derivatives."""
-    if not isinstance(x, Dual):
-        return multiply(x, A)
-    slope = x.slope.swapaxes(1, 2) @ A
-    return Dual(x.value @ A, slope if A.ndim == 1 else slope.swapaxes(1, 2))
-
-
-def joined_columns(arrays: list[Any]) -> Any:
-    """Arrays of N rows side by side, where some may carry derivatives."""
-    with_slope = next((one for one in arrays if isinstance(one, Dual)), None)
-    if with_slope is None:
-        return np.concatenate(arrays, axis=1)
-    d = with_slope.slope.shape[-1]
-    pairs = [_pair(one) for one in arrays]
-    slopes = [np.broadcast_to(slope, (*value.shape, d)) for value, slope in pairs]
-    return Dual(np.concatenate([v for v, _ in pairs], axis=1), np.concatenate(slopes, axis=1))

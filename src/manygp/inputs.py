@@ -7,8 +7,9 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.sparse import issparse
 
-from manygp.arrays import Array
+from manygp.arrays import Array, read_only
 from manygp.runtime.progress import warn
 
 # Squares of larger numbers, over a small length-scale, overflow.
@@ -94,6 +95,31 @@ def check_magnitude(values: Array, what: str, names: Any) -> None:
             f"Scale it, or set normalize_{what}=True; at predict, it lies too far from the "
             "training data"
         )
+
+
+def scaled_rows(X: Array, scaling: Scaling, names: Any) -> Array:
+    """Rows X (N, d) in the units of the kernel; a row too far from the others is refused."""
+    Z = np.ascontiguousarray(scaling.apply(X))
+    check_magnitude(Z, "X", None if isinstance(names, int) else names)
+    return Z
+
+
+def scaled_alpha(alpha: Any, n_rows: int, y_scaling: Scaling) -> Array:
+    """Noise variances of the rows, (n,), in the units of the normalised target."""
+    return normalised_alpha(check_alpha(alpha, n_rows), y_scaling.scale)
+
+
+def scalings(X: Array, Y: Array, *, scale_X: bool, scale_y: bool) -> tuple[Scaling, Scaling]:
+    """How inputs (n, d) and targets (n, t) are scaled."""
+    if not scale_y:
+        check_magnitude(Y, "y", None)
+    if len(Y) == 1:
+        warn("one row tells nothing about errors; the std is a guess, and there is no interval")
+    if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
+        warn("y is constant; predictions will be that constant")
+    x_scaling = to_unit_cube(X) if scale_X else identity(X.shape[1])
+    y_scaling = to_standard(Y) if scale_y else identity(Y.shape[1])
+    return Scaling(*map(read_only, x_scaling)), Scaling(*map(read_only, y_scaling))
 
 
 def check_raw_targets(Y: Array, least: float, most: float) -> None:
@@ -283,3 +309,70 @@ def to_standard(Y: Array) -> Scaling:
     # The mean of equal numbers need not be equal to them: deviations of this size are rounding.
     varies = (Y.max(axis=0) > Y.min(axis=0)) & (std > 0)
     return Scaling(mean * size, np.where(varies, std * size / 2, 0.5))
+
+
+def training_rows(estimator: Any, X: Any, y: Any, encoder: Any) -> tuple[Array, Array]:
+    """X of shape (n, d) and y of shape (n, t), finite floats; sets the estimator's columns."""
+    from sklearn.utils.validation import check_array, check_consistent_length
+
+    table, X = X, _new_features(estimator, X) if encoder is None else None
+    if y is None:
+        name = type(estimator).__name__
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    if issparse(y):
+        raise ValueError("y is a sparse matrix; pass an array")
+    refuse_unnumeric(y, "y")
+    given = {"ensure_2d": False, "ensure_all_finite": False, "input_name": "y"}
+    y = check_array(y, dtype=np.float64, **given)
+    Y = np.ascontiguousarray(y.reshape(len(y), -1))  # sums depend on the order in memory
+    check_targets(Y, estimator.n_targets)
+    if X is not None:
+        check_consistent_length(X, Y)
+    refuse_missing(Y, "y", None)
+    if X is None:
+        X = np.ascontiguousarray(encoder.fit_transform(table, Y))
+        estimator.n_features_in_ = encoder.n_features_in_
+        estimator.feature_names_in_ = encoder.feature_names_in_
+    return X, Y
+
+
+def _new_features(estimator: Any, X: Any) -> Array:
+    """X as finite floats (n, d), which sets the columns of the estimator."""
+    columns = getattr(X, "columns", None)
+    if not isinstance(columns, dict):
+        return features(estimator, X, reset=True)
+    found = features(estimator, np.column_stack(list(columns.values())), reset=True)
+    estimator.feature_names_in_ = np.array(list(columns), dtype=object)
+    return found
+
+
+def features(estimator: Any, X: Any, *, reset: bool = False) -> Array:
+    """X as finite floats (N, d): the columns of fit, or with `reset` those of a new one."""
+    if reset or not _is_plain(estimator, X):
+        from sklearn.utils.validation import validate_data
+
+        refuse_unnumeric(X, "X")
+        try:
+            given = with_names(X)
+            X = validate_data(
+                estimator, given, dtype=np.float64, reset=reset, ensure_all_finite=False
+            )
+        except ValueError as error:
+            name_text(X, error)
+            raise
+    refuse_missing(X, "X", getattr(estimator, "feature_names_in_", None))
+    array: Array = X
+    return array
+
+
+def _is_plain(estimator: Any, X: Any) -> bool:
+    """Whether X is what `validate_data` would return, which takes as long as a small query."""
+    plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0
+    names = getattr(estimator, "feature_names_in_", None)
+    return plain and names is None and X.shape[1] == estimator.n_features_in_
+
+
+def columns_of(estimator: Any) -> tuple[str, ...] | int:
+    """Names of the columns of X, or their number."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return int(estimator.n_features_in_) if names is None else tuple(names)

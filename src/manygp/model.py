@@ -41,8 +41,6 @@ class Prior(NamedTuple):
         """The prior of a model; the default kernel is that of columns in [0, 1]."""
         n_features = X.shape[1]
         own = settings.own_kernel(n_features)
-        if own is not None:
-            own.check_columns(n_features)
         kernel = split_noise(default_kernel(n_features) if own is None else own)
         return cls(kernel, settings.n_targets or 1, X)
 
@@ -171,7 +169,7 @@ class FittedModel:
         What these leave open is what `fit` has chosen, if it was chosen for the same settings.
         """
         space, committee = settings.space, self.committee
-        rules = space.first_rules
+        rules = settings.rules
         if committee.is_single:
             rules = self.chosen if space.recalibrate else rules._replace(nearest=None)
             return replace(self, settings=settings, rules=rules)
@@ -224,8 +222,9 @@ class FittedModel:
 
         `alpha` is a known noise variance of the rows, one number or (N,), on top of the kernel's.
         """
-        known = self._scaled_alpha(alpha, len(X))
-        return self._mean_and_std(Query(self._scaled(X)), known, latent=latent)
+        known = inputs.scaled_alpha(alpha, len(X), self.y_scaling)
+        Z = inputs.scaled_rows(X, self.x_scaling, self.columns)
+        return self._mean_and_std(Query(Z), known, latent=latent)
 
     def gradients(self, x: Array) -> tuple[Array, Array]:
         """Derivatives of mean and std of y by one row x (d,): (d,) each."""
@@ -240,7 +239,7 @@ class FittedModel:
         Z, squared = self._scaled(X), self._squared_scale()
         mean, cov = self._joint(Z, latent=latent)
         if not latent:
-            np.einsum("ii->i", cov)[:] += self._scaled_alpha(alpha, len(X))
+            np.einsum("ii->i", cov)[:] += inputs.scaled_alpha(alpha, len(X), self.y_scaling)
         return self._in_units(mean), _squeeze(cov[:, :, None] * squared)
 
     def predict_interval(
@@ -428,9 +427,7 @@ class FittedModel:
 
     def _scaled(self, X: Array) -> Array:
         """Rows in the units of the kernel."""
-        Z = np.ascontiguousarray(self.x_scaling.apply(X))
-        inputs.check_magnitude(Z, "X", self.names)
-        return Z
+        return inputs.scaled_rows(X, self.x_scaling, self.columns)
 
     def _left_out(self, rows: Any) -> Query:
         """A query about training rows, which no expert shall know."""
@@ -446,10 +443,6 @@ class FittedModel:
     def _known_noise(self, query: Query) -> Array:
         """Known noise of training rows that are left out, normalised: (N,)."""
         return self.committee.training_data().alpha[query.left_out]
-
-    def _scaled_alpha(self, alpha: Any, n: int) -> Array:
-        """Known noise variances of n new rows, normalised: (n,)."""
-        return inputs.normalised_alpha(inputs.check_alpha(alpha, n), self.y_scaling.scale)
 
     def _distribution(self, query: Query) -> tuple[Array, Array, Array]:
         """Means (t, N), latent variances (N,) and noise variances (N,), normalised."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral
@@ -12,25 +13,26 @@ from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import RegressorMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     check_array,
-    check_consistent_length,
     validate_data,
 )
 
 from manygp import inputs, storage
 from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
-from manygp.model import FittedModel
+from manygp.fit_report import CalibrationReport, Plan
+from manygp.gp.expert import Expert
+from manygp.model import FittedModel, Prior
 from manygp.paper import LABELS
 from manygp.relevance import Relevance
 from manygp.rules import ExpertPredictions
 from manygp.runtime import progress
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
-from manygp.sklearn_compat import Likeness, warn_at_bounds
+from manygp.sklearn_compat import SklearnAttributes, warn_at_bounds
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
 from manygp.training.pipeline import prepare, train
@@ -48,7 +50,7 @@ class Rows(NamedTuple):
         return self.encoded is None or not (self.encoded.missing | self.encoded.unknown).any()
 
 
-class ManyGPRegressor(RegressorMixin, Likeness):
+class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     """Gaussian process regression by a committee of local experts that calibrates itself.
 
     One kernel is fitted for all rows. In its metric the rows are partitioned among many small
@@ -326,6 +328,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
         told: progress.Progress,
     ) -> Self:
         settings, begin = replace(self._settings(), kernel=deepcopy(self.kernel)), perf_counter()
+        seed = self._seed()
         told.begin("reading")
         if self.prior_mean is not None:
             new = PRIOR_MEANS[self.prior_mean]
@@ -337,12 +340,14 @@ class ManyGPRegressor(RegressorMixin, Likeness):
             )
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         encoder = self._new_encoder(X)
-        X, Y = self._training_rows(X, y, encoder)
+        X, Y = inputs.training_rows(self, X, y, encoder)
         if encoder is not None and encoder.training_noise_.any():
             noise = inputs.check_alpha(settings.alpha, len(Y)) + encoder.training_noise_
             settings = replace(settings, alpha=noise)
-        prepared = prepare(settings, X, Y, self._columns() if encoder is None else encoder.names)
-        seed, checkpoint = self._seed(), None
+        prepared = prepare(
+            settings, X, Y, inputs.columns_of(self) if encoder is None else encoder.names
+        )
+        checkpoint = None
         if folder is not None:
             data = key_of(X, Y, prepared.data.alpha)
             identity = identity_of(settings, len(X), prepared.columns, data)
@@ -449,7 +454,7 @@ class ManyGPRegressor(RegressorMixin, Likeness):
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         if return_mean_grad or return_std_grad:
             plain = return_std and not latent  # std and cov together were refused
-            return self._with_gradients(X, self._rows, plain=plain, of_std=return_std_grad)
+            return self._with_gradients(X, plain=plain, of_std=return_std_grad)
         if not self.__sklearn_is_fitted__():
             known = {"latent": latent, "alpha": alpha}
             return self._prior(X, self._settings()).answer(return_std, return_cov, **known)
@@ -662,43 +667,11 @@ class ManyGPRegressor(RegressorMixin, Likeness):
             return TableEncoder(random_state=int(seed))
         return clone(self.columns)
 
-    def _training_rows(self, X: Any, y: Any, encoder: Any) -> tuple[Array, Array]:
-        """X of shape (n, d) and y of shape (n, t), finite floats; sets n_features_in_."""
-        table, X = X, self._new_features(X) if encoder is None else None
-        if y is None:
-            name = type(self).__name__
-            raise ValueError(f"{name} requires y to be passed, but the target y is None")
-        if issparse(y):
-            raise ValueError("y is a sparse matrix; pass an array")
-        inputs.refuse_unnumeric(y, "y")
-        given = {"ensure_2d": False, "ensure_all_finite": False, "input_name": "y"}
-        y = check_array(y, dtype=np.float64, **given)
-        Y = np.ascontiguousarray(y.reshape(len(y), -1))  # sums depend on the order in memory
-        inputs.check_targets(Y, self.n_targets)
-        if X is not None:
-            check_consistent_length(X, Y)
-        inputs.refuse_missing(Y, "y", None)
-        if X is None:
-            X = np.ascontiguousarray(encoder.fit_transform(table, Y))
-            self.n_features_in_ = encoder.n_features_in_
-            self.feature_names_in_ = encoder.feature_names_in_
-        return X, Y
-
-    def _new_features(self, X: Any) -> Array:
-        """X as finite floats (n, d), which sets the columns of the estimator."""
-        columns = getattr(X, "columns", None)
-        if not isinstance(columns, dict):
-            return self._features(X, reset=True)
-        found = self._features(np.column_stack(list(columns.values())), reset=True)
-        self.feature_names_in_ = np.array(list(columns), dtype=object)
-        return found
-
     def _rows(self, X: Any) -> Rows:
         """Rows as finite floats (N, d), and what is not known about them."""
         encoder = self._model.encoder
         if encoder is None or (encoder.is_plain and not inputs.is_table(X)):
-            found = self._features(X)
-            return Rows(found, None)
+            return Rows(inputs.features(self, X), None)
         from manygp.tables.frames import as_batch
 
         batch = as_batch(X)
@@ -743,35 +716,64 @@ class ManyGPRegressor(RegressorMixin, Likeness):
             cov = cov * wider[:, None] * wider[None, :]
         return mean, cov
 
-    def _features(self, X: Any, *, reset: bool = False) -> Array:
-        """X as finite floats (N, d): the columns of fit, or with `reset` those of a new one."""
-        if reset or not self._is_plain(X):
-            inputs.refuse_unnumeric(X, "X")
-            try:
-                given = inputs.with_names(X)
-                X = validate_data(
-                    self, given, dtype=np.float64, reset=reset, ensure_all_finite=False
-                )
-            except ValueError as error:
-                inputs.name_text(X, error)
-                raise
-        inputs.refuse_missing(X, "X", getattr(self, "feature_names_in_", None))
-        array: Array = X
-        return array
+    @property
+    def experts_(self) -> Sequence[Expert]:
+        experts, copies = self._model.committee.experts, self._model.committee.layout.copies
+        return experts if copies == 1 else tuple(experts) * copies
 
-    def _is_plain(self, X: Any) -> bool:
-        """Whether X is what `validate_data` would return, which takes as long as a small query."""
-        plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0
-        names = getattr(self, "feature_names_in_", None)
-        return plain and names is None and X.shape[1] == self.n_features_in_
+    @property
+    def encoder_(self) -> Any:
+        return self._model.encoder
 
-    def _columns(self) -> tuple[str, ...] | int:
-        """Names of the columns of X, or their number."""
-        names = getattr(self, "feature_names_in_", None)
-        return int(self.n_features_in_) if names is None else tuple(names)
+    @property
+    def nearest_(self) -> int | None:
+        return self._model.chosen.nearest
+
+    @property
+    def calibration_report_(self) -> CalibrationReport | None:
+        return self._model.report
+
+    @property
+    def plan_(self) -> Plan:
+        return self._model.plan
+
+    @property
+    def kernel_(self) -> Any:
+        return self._model.written_kernel
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in vars(self)
+
+    def _require_fit(self) -> None:
+        """Refuse an unfitted estimator; scikit-learn's check accepts one with a prior."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
+                "appropriate arguments before using this estimator."
+            )
+
+    def _prior(self, X: Any, settings: Settings) -> Prior:
+        """What there is to say about rows before fit."""
+        inputs.refuse_unnumeric(X, "X")
+        rows = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name="X")
+        inputs.refuse_missing(rows, "X", None)
+        return Prior.of(settings, rows)
+
+    def _with_gradients(self, X: Any, *, plain: bool, of_std: bool) -> tuple[Array, ...]:
+        """Mean and std of one row, and their derivatives (d,); without `of_std` the mean's."""
+        self._require_fit()
+        rows = self._rows(X)
+        if not plain or len(rows.X) != 1 or rows.encoded is not None:
+            raise ValueError(
+                "return_mean_grad and return_std_grad are for one row of numbers, with "
+                f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows"
+            )
+        found = *self.model_.predict(rows.X), *self.model_.gradients(rows.X[0])
+        return found if of_std else found[:3]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.requires_fit = False  # there is a prior
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags

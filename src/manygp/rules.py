@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 
 from manygp.arrays import Array, IndexArray
+from manygp.inputs import check_number
 
 
 class Gaussian(NamedTuple):
@@ -612,6 +613,16 @@ def weighting_named(weighting: Any, temperature: float | None) -> Weighting:
     if temperature is None or not has_temperature(weighting):
         return rule
     return TEMPERED[weighting][0](temperature)
+
+
+def weightings_named(weighting: Any, temperature: Any, needs: Needs) -> tuple[Weighting, ...]:
+    """The weighting at each temperature that there is to choose from."""
+    if not (isinstance(temperature, str) and temperature == "auto"):
+        check_number("temperature", temperature, 0, "'auto' or ")
+        return (weighting_named(weighting, float(temperature)),)
+    if has_temperature(weighting) and not needs.dependence:
+        return tuple(weighting_named(weighting, one) for one in TEMPERED[weighting][1])
+    return (weighting_named(weighting, None),)
 
 
 def has_temperature(weighting: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from manygp.kernels.written import converted
 from manygp.rules import (
     AGGREGATIONS,
     CALIBRATIONS,
-    TEMPERED,
     Aggregation,
     Calibration,
     Information,
@@ -25,11 +23,10 @@ from manygp.rules import (
     Partitioner,
     PredictionRules,
     Weighting,
-    has_temperature,
     needs_of,
     none,
     rule_named,
-    weighting_named,
+    weightings_named,
 )
 from manygp.trend.registry import trend_names
 
@@ -79,32 +76,18 @@ class SearchSpace(NamedTuple):
     standard: bool = True
 
     @property
-    def is_fixed(self) -> bool:
-        """Whether nothing is left to choose."""
-        choices = (
-            self.shrinkages,
-            self.overlaps,
-            self.weightings,
-            self.calibrations,
-            self.nearest,
-        )
-        chosen = all(len(choice) == 1 for choice in choices)
-        return chosen and not self.recalibrate and self.tolerance is None
-
-    @property
     def first_rules(self) -> PredictionRules:
         """The first entry of each choice: the rules, where the user has chosen all of them."""
         return PredictionRules(
             self.weightings[0], self.calibrations[0], self.aggregation, nearest=self.nearest[0]
         )
 
-    def all_rules(self, n_experts: int) -> list[PredictionRules]:
-        """All combinations, for a committee of some experts."""
-        counts = dict.fromkeys(None if k is None else min(k, n_experts) for k in self.nearest)
-        return [
-            PredictionRules(weighting, calibration, self.aggregation, nearest=k)
-            for weighting, calibration, k in product(self.weightings, self.calibrations, counts)
-        ]
+
+class TrendOf(NamedTuple):
+    """Whether experts fit a constant prior mean, and the trend as it is to be fitted."""
+
+    constant_mean: bool
+    trend: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +108,14 @@ class Settings:
         Whether the trend is to be found out. It is where experts share a kernel, the default one:
         a kernel of the user's own is believed, and so is one for each expert. What experts have
         in common an aggregation may model itself.
-    named_trend : str
-        The trend by its name, and nothing for a regressor.
+    trends : tuple of two TrendOf
+        For a single expert and for several. By default several experts fit a constant each.
+    rules : PredictionRules
+        The first entry of each choice.
+    has_whole_parts : bool
+        Whether each part of the partition holds all rows.
+    rule_parameters : dict
+        The parameters that `predict` reads.
     """
 
     space: SearchSpace = field(init=False, repr=False)
@@ -134,7 +123,10 @@ class Settings:
     scales_X: bool = field(init=False, repr=False)
     shared_kernels: int = field(init=False, repr=False)
     chooses_trend: bool = field(init=False, repr=False)
-    named_trend: str = field(init=False, repr=False)
+    trends: tuple[TrendOf, TrendOf] = field(init=False, repr=False)
+    rules: PredictionRules = field(init=False, repr=False)
+    has_whole_parts: bool = field(init=False, repr=False)
+    rule_parameters: dict[str, Any] = field(init=False, repr=False)
     kernel: Any = None
     points_per_expert: int = 200
     overlap: Any = "auto"
@@ -167,6 +159,7 @@ class Settings:
             raise ValueError(f"prior_mean must be one of None, {known}, not {self.prior_mean!r}")
         if self.prior_mean is not None and self.trend != "auto":
             raise ValueError("prior_mean is what trend was called before: set trend alone")
+        self._check_as_in_scikit_learn()
         self._check_trend()
         if isinstance(self.columns, str) and self.columns not in COLUMNS:
             raise ValueError(f"columns must be one of {COLUMNS}, not {self.columns!r}")
@@ -174,7 +167,6 @@ class Settings:
         check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
         if self.time_budget is not None:
             check_number("time_budget", self.time_budget, 0, "None or ")
-        self._check_as_in_scikit_learn()
 
     def _check_trend(self) -> None:
         names = trend_names()
@@ -198,19 +190,16 @@ class Settings:
         """All parameters by name."""
         return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
 
-    @property
-    def rule_parameters(self) -> dict[str, Any]:
-        """The parameters that `predict` reads."""
-        return {name: getattr(self, name) for name in RULE_PARAMETERS}
-
     def _resolve(self) -> None:
         """Set what the parameters mean, once, as plain attributes."""
         aggregation = rule_named("aggregation", self.aggregation, AGGREGATIONS)
+        partitioner = rule_named("partition", self.partition, PARTITIONS)
         needs = needs_of(aggregation)
+        weightings = weightings_named(self.weighting, self.temperature, needs)
         space = SearchSpace(
             shrinkages=self._shrinkages(needs),
             overlaps=self._overlaps(),
-            weightings=self._weightings(needs),
+            weightings=weightings,
             calibrations=self._calibrations(needs),
             aggregation=aggregation,
             needs=needs,
@@ -223,33 +212,37 @@ class Settings:
         named = trend if isinstance(trend, str) else ""
         shares = space.shrinkages[0] != 0.0
         free = space.standard and space.recalibrate and not needs.dependence
-        scales_X = self.kernel is None if self.normalize_X is None else bool(self.normalize_X)
+        chooses = named == "auto" and free and shares
         found = {
             "space": space,
-            "partitioner": rule_named("partition", self.partition, PARTITIONS),
-            "scales_X": scales_X,
+            "rules": space.first_rules,
+            "partitioner": partitioner,
+            "has_whole_parts": bool(getattr(partitioner, "all_rows", False)),
+            "scales_X": self.kernel is None if self.normalize_X is None else self.normalize_X,
             "shared_kernels": 2 if _is_auto(self.hyperparameters) else int(shares),
-            "chooses_trend": named == "auto" and free and shares,
-            "named_trend": named,
+            "chooses_trend": chooses,
+            "trends": (
+                TrendOf(named == "constant", trend if named != "auto" else "constant"),
+                TrendOf(
+                    {"none": False, "constant": True}.get(named, not needs.dependence),
+                    trend if named != "auto" or chooses else "constant",
+                ),
+            ),
+            "rule_parameters": {name: getattr(self, name) for name in RULE_PARAMETERS},
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
 
     def own_kernel(self, n_features: int) -> Kernel | None:
-        """The user's kernel as one of ours, or None for the default one."""
-        return None if self.kernel is None else converted(self.kernel, n_features)
+        """The user's kernel as one of ours, or None for the default one.
 
-    def trend_of(self, *, several: bool) -> tuple[bool, Any]:
-        """Whether experts fit a constant prior mean, and the trend as it is to be fitted.
-
-        By default experts fit one where there are several, and the trend is then a constant: they
-        see to it.
+        One that is for other columns is an error, before any work.
         """
-        constant = several and not self.space.needs.dependence
-        constant = {"none": False, "constant": True}.get(self.named_trend, constant)
-        if self.named_trend != "auto":
-            return constant, self.named_trend or self.trend
-        return constant, "auto" if several and self.chooses_trend else "constant"
+        if self.kernel is None:
+            return None
+        found = converted(self.kernel, n_features)
+        found.check_columns(n_features)
+        return found
 
     def _shrinkages(self, needs: Needs) -> tuple[Shrinkage, ...]:
         if _is_auto(self.hyperparameters):
@@ -261,15 +254,6 @@ class Settings:
             return OVERLAP_LADDER
         check_number("overlap", self.overlap, 0, "'auto' or ")
         return (float(self.overlap),)
-
-    def _weightings(self, needs: Needs) -> tuple[Weighting, ...]:
-        if not _is_auto(self.temperature):
-            check_number("temperature", self.temperature, 0, "'auto' or ")
-            return (weighting_named(self.weighting, float(self.temperature)),)
-        if has_temperature(self.weighting) and not needs.dependence:
-            temperatures = TEMPERED[self.weighting][1]
-            return tuple(weighting_named(self.weighting, one) for one in temperatures)
-        return (weighting_named(self.weighting, None),)
 
     def _calibrations(self, needs: Needs) -> tuple[Calibration, ...]:
         if not _is_auto(self.calibration):

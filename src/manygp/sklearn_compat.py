@@ -1,37 +1,31 @@
-"""What a fitted estimator shows, and what it has in common with scikit-learn's.
+"""What the estimator has in common with scikit-learn's GaussianProcessRegressor.
 
-Attributes, those of a single expert by the names of scikit-learn's GaussianProcessRegressor; the
-likelihood as a function of theta, the prior before `fit`, parameters of kernels by name, and the
-warning of an optimum at a bound.
+Attributes of a single expert by its names, the likelihood as a function of theta, parameters of
+kernels by name, and the warning of an optimum at a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.validation import check_array
+from sklearn.exceptions import ConvergenceWarning
 
-from manygp import inputs
 from manygp.arrays import Array
-from manygp.fit_report import CalibrationReport, Plan
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
-from manygp.model import FittedModel, Prior
+from manygp.model import FittedModel
 from manygp.runtime.progress import warn
-from manygp.settings import Settings
 
 
-class Likeness(BaseEstimator):
+class SklearnAttributes(BaseEstimator):
     """The part of `ManyGPRegressor` that those know who come from scikit-learn."""
 
     kernel: Any
-    model_: Any
     _model: FittedModel
+    _require_fit: Any
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also those of a kernel: `kernel__left__length_scale`."""
@@ -71,31 +65,6 @@ class Likeness(BaseEstimator):
         return np.float64(self._model.log_marginal_likelihood())
 
     @property
-    def experts_(self) -> Sequence[Expert]:
-        experts, copies = self._model.committee.experts, self._model.committee.layout.copies
-        return experts if copies == 1 else tuple(experts) * copies
-
-    @property
-    def encoder_(self) -> Any:
-        return self._model.encoder
-
-    @property
-    def nearest_(self) -> int | None:
-        return self._model.chosen.nearest
-
-    @property
-    def calibration_report_(self) -> CalibrationReport | None:
-        return self._model.report
-
-    @property
-    def plan_(self) -> Plan:
-        return self._model.plan
-
-    @property
-    def kernel_(self) -> Any:
-        return self._model.written_kernel
-
-    @property
     def log_marginal_likelihood_value_(self) -> float:
         return self._model.log_marginal_likelihood()
 
@@ -127,17 +96,6 @@ class Likeness(BaseEstimator):
     def _y_train_std(self) -> Any:
         return _squeezed(self._model.y_scaling.scale)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_model" in vars(self)
-
-    def _require_fit(self) -> None:
-        """Refuse an unfitted estimator; scikit-learn's check accepts one with a prior."""
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
-                "appropriate arguments before using this estimator."
-            )
-
     def _only_expert(self, name: str) -> Expert:
         """The expert of all rows, which is as scikit-learn's model is."""
         experts = self._model.committee.experts
@@ -147,32 +105,6 @@ class Likeness(BaseEstimator):
                 "`experts_` has its own X, Y, whitener (the inverse of L_) and coefficients"
             )
         return experts[0]
-
-    def _prior(self, X: Any, settings: Settings) -> Prior:
-        """What there is to say about rows before fit."""
-        inputs.refuse_unnumeric(X, "X")
-        rows = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name="X")
-        inputs.refuse_missing(rows, "X", None)
-        return Prior.of(settings, rows)
-
-    def _with_gradients(
-        self, X: Any, rows_of: Callable[[Any], Any], *, plain: bool, of_std: bool
-    ) -> tuple[Array, ...]:
-        """Mean and std of one row, and their derivatives (d,); without `of_std` the mean's."""
-        self._require_fit()
-        rows = rows_of(X)
-        if not plain or len(rows.X) != 1 or rows.encoded is not None:
-            raise ValueError(
-                "return_mean_grad and return_std_grad are for one row of numbers, with "
-                f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows"
-            )
-        found = *self.model_.predict(rows.X), *self.model_.gradients(rows.X[0])
-        return found if of_std else found[:3]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False  # there is a prior
-        return tags
 
 
 def warn_at_bounds(kernel: Any) -> None:

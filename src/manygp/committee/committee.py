@@ -16,8 +16,8 @@ from manygp.arrays import Array, IndexArray, read_only
 from manygp.committee.covariance import between_experts
 from manygp.gp.expert import (
     Expert,
-    LazyExperts,
-    LazyFits,
+    Experts,
+    KernelFits,
     Prediction,
     condition,
     is_vector,
@@ -160,6 +160,17 @@ def full_parts(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexAr
 PARTITIONS: dict[str, Partitioner] = {"balltree": balltree, "kmeans": kmeans, "random": random}
 
 
+def check_parts(parts: list[IndexArray], n: int) -> None:
+    """Refuse a partition with an empty part, or without one of n rows."""
+    if not parts or any(len(part) == 0 for part in parts):
+        raise ValueError("the partition has an empty part; every expert needs rows")
+    seen = np.zeros(n, dtype=bool)
+    for part in parts:
+        seen[part] = True
+    if not seen.all():
+        raise ValueError(f"the partition loses row {int(np.argmin(seen))}; every row needs a part")
+
+
 # The neighbours of a part are sought among this multiple of their number, in the nearest parts.
 CANDIDATES = 8
 
@@ -296,7 +307,7 @@ class Committee:
 
     Attributes
     ----------
-    experts : sequence of Expert
+    experts : Experts
         One per part; those of a model from a file are made when they are needed.
     layout : Layout
     communication : Expert or None
@@ -305,7 +316,7 @@ class Committee:
         What lies under the experts, who have learned what it leaves.
     """
 
-    experts: Sequence[Expert]
+    experts: Experts
     layout: Layout
     communication: Expert | None = None
     trend: Trend | None = None
@@ -327,17 +338,7 @@ class Committee:
 
     def training_data(self) -> TrainingData:
         """All rows, normalised, in their order."""
-        if isinstance(self.experts, LazyExperts):
-            return self.experts.data
-        first = self.experts[0]
-        n = 1 + max(int(expert.indices.max()) for expert in self.experts)
-        X, Y, alpha = np.empty((n, first.X.shape[1])), np.empty((n, first.Y.shape[1])), np.empty(n)
-        for expert in self.experts:
-            own = slice(len(expert.indices))
-            X[expert.indices] = expert.X[own]
-            Y[expert.indices] = expert.Y[own]
-            alpha[expert.indices] = expert.alpha[own]
-        return TrainingData(X, Y, alpha, first.constant_mean, self.trend)
+        return self.experts.data
 
     def map_blocks(
         self,
@@ -400,8 +401,8 @@ class Committee:
         def predict(task: Task) -> None:
             m, seat, rows = task
             expert = self.experts[m]
-            noise[m] = expert.noise_variance
             found.fill(seat, rows, self._answer(expert, asked.some(rows), scratch.work))
+            noise[m] = expert.noise_variance
 
         for _ in parallel_map(predict, self._tasks(near, n)):
             pass
@@ -442,7 +443,7 @@ class Committee:
         if self.trend is not None and self.trend.kriging is not None:
             width = max(width, TREND_NUMBERS)
         size = int(np.clip(BLOCK_NUMBERS // width // TILE * TILE, TILE, BLOCK_ROWS))
-        if isinstance(self.experts, LazyExperts) and width == query.nearest:
+        if self.experts.are_made_later and width == query.nearest:
             most = min(MOST_BLOCK_NUMBERS // width, EXPERT_ROWS * len(self))
             size = max(size, most // TILE * TILE)
         return size
@@ -486,11 +487,7 @@ class Committee:
 
     def _by_size(self, members: IndexArray) -> list[int]:
         """Places of some experts, the largest first."""
-        experts = self.experts
-        if isinstance(experts, LazyExperts):
-            sizes = experts.sizes[members]
-        else:
-            sizes = np.array([len(experts[m].X) for m in members.tolist()])
+        sizes = self.experts.sizes[members]
         found: list[int] = members[np.argsort(-sizes, kind="stable")].tolist()
         return found
 
@@ -618,14 +615,15 @@ def assemble(
 
     one_thread = not (layout.is_single and len(data.X) > MANY_ROWS)
     with thread_map(n_jobs, limit=one_thread) as parallel_map:
-        experts = tuple(parallel_map(build, range(len(layout.parts))))
+        made = tuple(parallel_map(build, range(len(layout.parts))))
+    experts = Experts.made(data, made)
     return Committee(experts, layout, _communicating(data, communication), data.trend)
 
 
 def assemble_later(
     data: TrainingData,
     layout: Layout,
-    fits: LazyFits,
+    fits: KernelFits,
     neighbours: Sequence[IndexArray],
     communication: tuple[IndexArray, KernelFit] | None,
 ) -> Committee:
@@ -636,7 +634,7 @@ def assemble_later(
     if layout.is_single:
         return assemble(data, layout, fits, neighbours.__getitem__, communication, n_jobs=1)
     sizes = [len(a) + len(b) for a, b in zip(layout.parts, neighbours, strict=True)]
-    experts = LazyExperts(data, layout.parts, neighbours, fits, np.array(sizes))
+    experts = Experts(data, layout.parts, neighbours, fits, np.array(sizes))
     return Committee(experts, layout, _communicating(data, communication), data.trend)
 
 

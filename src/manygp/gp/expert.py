@@ -638,7 +638,7 @@ def in_one(parts: Sequence[IndexArray]) -> Spans:
     return Slices(np.concatenate(parts), bounds)
 
 
-class LazyFits(Sequence[KernelFit]):
+class KernelFits(Sequence[KernelFit]):
     """Kernels of the experts, kept as numbers.
 
     Parameters
@@ -657,14 +657,14 @@ class LazyFits(Sequence[KernelFit]):
         self._shared = kernel.with_values(values[0].tolist()) if same else None
 
     @classmethod
-    def of(cls, fits: Sequence[KernelFit]) -> LazyFits:
+    def of(cls, fits: Sequence[KernelFit]) -> KernelFits:
         """The numbers of fits, whose kernels have one form."""
         values = np.array([one.kernel.values for one in fits])
         return cls(fits[0].kernel, values, np.array([one.n_evaluations for one in fits]))
 
-    def at(self, places: IndexArray) -> LazyFits:
+    def at(self, places: IndexArray) -> KernelFits:
         """The kernels at some places."""
-        return LazyFits(self.kernel, self.values[places], self.counts[places])
+        return KernelFits(self.kernel, self.values[places], self.counts[places])
 
     def __len__(self) -> int:
         return len(self.values)
@@ -674,8 +674,10 @@ class LazyFits(Sequence[KernelFit]):
         return KernelFit(kernel, int(self.counts[m]))
 
 
-class LazyExperts(Sequence[Expert]):
-    """Experts that are made when they are first needed, and their factors when first queried.
+class Experts(Sequence[Expert]):
+    """All experts of a committee: rows and numbers, from which each is made when first needed.
+
+    Those that were made while they were fitted stay; of others a bounded number of rows is kept.
 
     Parameters
     ----------
@@ -684,7 +686,7 @@ class LazyExperts(Sequence[Expert]):
     parts : sequence of index arrays
     neighbours : sequence of index arrays
         Rows of others that the expert of each part knows as well.
-    fits : LazyFits
+    fits : KernelFits
     sizes : ndarray of shape (M,)
         How many rows each expert knows.
     """
@@ -694,14 +696,28 @@ class LazyExperts(Sequence[Expert]):
         data: TrainingData,
         parts: Sequence[IndexArray],
         neighbours: Sequence[IndexArray],
-        fits: LazyFits,
+        fits: KernelFits,
         sizes: AnyArray,
     ) -> None:
         self.data, self.parts, self.neighbours = data, parts, neighbours
         self.fits, self.sizes = fits, sizes
+        self.are_made_later = True
         self._factors = Factors()
-        self._made: dict[int, Expert] = {}
+        self._known: dict[int, Expert] = {}
         self._most = max(1, int(MOST_ROWS * len(parts) / max(1, int(sizes.sum()))))
+
+    @classmethod
+    def made(cls, data: TrainingData, experts: Sequence[Expert]) -> Experts:
+        """Experts that there are already."""
+        found = cls(
+            data,
+            [one.indices for one in experts],
+            [one.neighbours for one in experts],
+            KernelFits.of([KernelFit(one.kernel, one.n_evaluations) for one in experts]),
+            np.array([len(one.X) for one in experts]),
+        )
+        found.are_made_later, found._known = False, dict(enumerate(experts))
+        return found
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -714,8 +730,8 @@ class LazyExperts(Sequence[Expert]):
         if isinstance(m, slice):
             return tuple(self[i] for i in range(*m.indices(len(self))))
         place = m + len(self) if m < 0 else m
-        made = self._made
-        known = made.get(place)
+        kept = self._known
+        known = kept.get(place)
         if known is not None:
             return known
         if not 0 <= place < len(self):
@@ -727,12 +743,12 @@ class LazyExperts(Sequence[Expert]):
             self.fits[place],
             self._factors,
         )
-        if len(made) >= self._most:  # others, which are in use, live on where they are used
-            made = self._made = {}
-        return made.setdefault(place, expert)  # of two threads one wins
+        if len(kept) >= self._most:  # others, which are in use, live on where they are used
+            kept = self._known = {}
+        return kept.setdefault(place, expert)  # of two threads one wins
 
     def __iter__(self) -> Iterator[Expert]:
         return (self[m] for m in range(len(self)))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": {}}
+        return {**self.__dict__, "_known": {}} if self.are_made_later else self.__dict__

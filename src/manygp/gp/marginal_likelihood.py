@@ -359,10 +359,8 @@ class TrainingData(NamedTuple):
         residuals = self.residuals[rows]
         return residuals if self.trend is None else residuals + self.trend.fitted[rows]
 
-    def on(self, trend: Trend | None) -> TrainingData:
+    def on(self, trend: Trend) -> TrainingData:
         """The same rows, which had no trend, with a trend under them."""
-        if trend is None:
-            return self
         return self._replace(residuals=self.residuals - trend.fitted, trend=trend)
 
     def some(self, rows: IndexArray) -> TrainingData:

@@ -15,16 +15,6 @@ from manygp.arrays import AnyArray, Array, IndexArray
 SMALLEST_REST = 1e-12
 
 
-def normal_entropy(variance: float) -> float:
-    """The mean NLL of normal errors with this variance, which is known."""
-    return float(0.5 * np.log(2 * np.pi * np.e * max(variance, SMALLEST_REST)))
-
-
-def trend_phase(name: str) -> str:
-    """What progress calls the phase in which a trend is fitted, and compared with the best."""
-    return f"{name} trend"
-
-
 class TrendAt(NamedTuple):
     """What a trend says about N rows, in the units of the normalised targets.
 
@@ -216,22 +206,18 @@ class TrendCandidate:
 
     name: str
     residuals: Array
-    # Whether its coefficients depend on the kernel that experts share.
+    # Whether it has models, and whether its coefficients depend on the kernel that experts share.
+    is_constant = True
     depends_on_experts = False
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether there is nothing but what experts see to."""
-        return type(self) is TrendCandidate
 
     @property
     def mean_square(self) -> float:
         """The variance of what it leaves, which rounding keeps above zero."""
         return max(float(np.mean(self.residuals**2)), SMALLEST_REST)
 
-    def on(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Trend | None:
-        """The trend of training rows, under experts of these parts that have a kernel."""
-        return None
+    def under(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Any:
+        """The training rows with this trend under experts of these parts, who have a kernel."""
+        return data
 
     def some(self, rows: IndexArray) -> Self:
         """The same for some of the rows."""
@@ -245,14 +231,14 @@ class TrendFactory(NamedTuple):
     ----------
     fit : callable
         Given rows, the candidate need hold for these alone, which is quicker; None are all.
-    nll : float
-        Its NLL without experts, if that tells whether it may pay.
+    mean_square : float
+        What it leaves of the variance of rows that are left out, without experts; 0 if unknown.
     is_nested : bool
         Whether it contains the simpler trends that come before it.
     """
 
     fit: Callable[[IndexArray | None], TrendCandidate]
-    nll: float = -np.inf
+    mean_square: float = 0.0
     is_nested: bool = False
 
 

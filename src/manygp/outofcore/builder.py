@@ -11,7 +11,7 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Committee, Layout
 from manygp.fit_report import Shrinkage
-from manygp.gp.expert import LazyExperts, LazyFits, Slices, condition
+from manygp.gp.expert import Experts, KernelFits, Slices, condition
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.outofcore import stages
 from manygp.outofcore.engine import Engine
@@ -119,7 +119,7 @@ class DiskBuilder(Builder):
             neighbours = [self._with_communication(m, one) for m, one in enumerate(near)]
             common = condition(self.data, rows, rows[:0], KernelFit(self.kernel))
         fits, sizes = self._all_fits(shrinkage), np.diff(bounds) + np.diff(near.bounds)
-        experts = LazyExperts(self.data, self.layout.parts, neighbours, fits, sizes)
+        experts = Experts(self.data, self.layout.parts, neighbours, fits, sizes)
         return Committee(experts, self.layout, common, self.data.trend)
 
     def final(self, shrinkage: Shrinkage, overlap: float) -> Committee:
@@ -127,15 +127,15 @@ class DiskBuilder(Builder):
         self.run.progress.begin("experts")
         return self.committee(shrinkage, overlap)
 
-    def _all_fits(self, shrinkage: Shrinkage) -> LazyFits:
+    def _all_fits(self, shrinkage: Shrinkage) -> KernelFits:
         n_parts = len(self.layout.parts)
         if np.isinf(precision_of(shrinkage, self.kernel)).all():
             values = np.broadcast_to(self.kernel.values, (n_parts, self.kernel.n_free))
-            return LazyFits(self.kernel, values, np.zeros(n_parts, dtype=np.int64))
+            return KernelFits(self.kernel, values, np.zeros(n_parts, dtype=np.int64))
         fitting = self.disk.fitting._replace(shrinkage=shrinkage)
         found = self.disk.run(stages.fit, stages.FitTask, fitting, "it fitted experts")
         values, counts = (np.concatenate(one) for one in zip(*found, strict=True))
-        return LazyFits(self.kernel, values, counts)
+        return KernelFits(self.kernel, values, counts)
 
     def _all_neighbours(self, count: int) -> Slices:
         """Rows of others that experts know."""

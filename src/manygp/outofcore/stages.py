@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import Array, IndexArray
-from manygp.committee.committee import Layout
+from manygp.committee.committee import Layout, check_parts
 from manygp.fit_report import Shrinkage
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import Trend, TrendModel
@@ -26,7 +26,6 @@ from manygp.outofcore.work import RowFile, Token, read_arrays, write_arrays
 from manygp.rules import Partitioner
 from manygp.runtime.files import replacing
 from manygp.training.experts import ExecutionContext, Task, fit_kernels, starts_of
-from manygp.training.pipeline import check_parts
 
 Numbers = npt.NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import numpy as np
 from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.checks import every, floats, indices, integers, integers_below, require, shape_of
 from manygp.committee.committee import CHUNK_ROWS, Committee, Layout, assemble_later
-from manygp.gp.expert import MOST_ROWS, SINGLE_ROWS, LazyExperts, LazyFits, Slices, Spans, in_one
+from manygp.gp.expert import MOST_ROWS, SINGLE_ROWS, KernelFits, Slices, Spans, in_one
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend
 from manygp.inputs import LARGEST
@@ -32,7 +32,7 @@ class Parts(NamedTuple):
     data: TrainingData
     own: Spans
     neighbours: Spans
-    fits: LazyFits
+    fits: KernelFits
     metric: Array
     seats: IndexArray
     communication: IndexArray | None
@@ -43,7 +43,7 @@ class Parts(NamedTuple):
         found: IndexArray = np.diff(self.own.bounds) + np.diff(self.neighbours.bounds)
         return found
 
-    def seated(self) -> tuple[Sequence[IndexArray], Sequence[IndexArray], LazyFits]:
+    def seated(self) -> tuple[Sequence[IndexArray], Sequence[IndexArray], KernelFits]:
         """The own rows, the neighbours and the kernel of the expert in each seat."""
         if np.array_equal(self.seats, np.arange(len(self.own))):
             return self.own, self.neighbours, self.fits
@@ -56,12 +56,7 @@ def describe_experts(model: FittedModel) -> dict[str, AnyArray]:
     """The arrays of a model's rows and experts."""
     committee = model.committee
     data, experts = committee.training_data(), committee.experts
-    if isinstance(experts, LazyExperts):
-        fits, own, neighbours = experts.fits, in_one(experts.parts), in_one(experts.neighbours)
-    else:
-        fits = LazyFits.of([KernelFit(one.kernel, one.n_evaluations) for one in experts])
-        own = in_one([expert.indices for expert in experts])
-        neighbours = in_one([expert.neighbours for expert in experts])
+    fits, own, neighbours = experts.fits, in_one(experts.parts), in_one(experts.neighbours)
     arrays: dict[str, AnyArray] = {
         "X": data.X,
         "y": data.residuals,
@@ -189,13 +184,13 @@ def _split(arrays: dict[str, AnyArray], name: str, n: int) -> Spans:
     return Slices(rows.astype(np.intp), bounds)
 
 
-def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> LazyFits:
+def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> KernelFits:
     """The kernel of each expert."""
     values = floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
     require(np.all(values > 0), "a hyperparameter of it is not positive")
     counts = indices(arrays, "evaluations", 2**31)
     require(len(counts) == n_experts, "its evaluations are not those of its experts")
-    return LazyFits(kernel, values, counts)
+    return KernelFits(kernel, values, counts)
 
 
 def assembled(described: dict[str, Any], parts: Parts) -> Committee:
@@ -219,7 +214,7 @@ def assembled(described: dict[str, Any], parts: Parts) -> Committee:
     for rows, fit in zip(layout.parts, fits, strict=False):
         numbers.append(np.sqrt(fit.kernel.diag(data.X[rows]).max()) * scaling.scale)
     # Factors that are built later are checked then.
-    built = [] if isinstance(committee.experts, LazyExperts) else [*committee.experts]
+    built = [] if committee.experts.are_made_later else [*committee.experts]
     for expert in [*built, *([committee.communication] if committee.communication else [])]:
         numbers += [expert.whitener, expert.coefficients]
     require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")

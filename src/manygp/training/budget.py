@@ -11,11 +11,10 @@ import numpy as np
 from manygp.arrays import Array
 from manygp.fit_report import Plan
 from manygp.gp.marginal_likelihood import TrainingData
-from manygp.gp.trend import trend_phase
 from manygp.kernels.base import NoisyKernel
 from manygp.runtime.parallel import n_workers, single_threaded_blas
 from manygp.settings import SearchSpace, Settings
-from manygp.training.choose import COMMITTEE, TREND, compared_committees
+from manygp.training.choose import COMMITTEE, TREND, compared_committees, is_fixed
 from manygp.training.experts import (
     SHARED_BLOCKS,
     SHARED_EVALUATIONS,
@@ -114,7 +113,7 @@ class Job(NamedTuple):
 def job_of(data: TrainingData, kernel: NoisyKernel, space: SearchSpace, n_jobs: int | None) -> Job:
     """The job of fitting data, after measuring how fast this machine is."""
     n, d = data.X.shape
-    return Job((n, d), not space.is_fixed, n_jobs, measure(data, kernel))
+    return Job((n, d), not is_fixed(space), n_jobs, measure(data, kernel))
 
 
 def measure(data: TrainingData, kernel: NoisyKernel) -> Costs:
@@ -196,7 +195,7 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
     """
     n, d = job.shape
     n_experts = max(1, n // plan.points_per_expert)
-    found = _trends_of(job, settings.trend_of(several=n_experts > 1)[1]) | steps_of(plan, job)
+    found = _trends_of(job, settings.trends[n_experts > 1].trend) | steps_of(plan, job)
     more = shared_evaluations(d + 2) / SHARED_EVALUATIONS  # a budget takes wide tables for others
     found |= {name: more * found[name] for name in ("kernel", "near kernel") if name in found}
     if n < 2 * plan.shared_rows:  # too few for a second kernel
@@ -223,14 +222,14 @@ def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
 def _trends_of(job: Job, trend: Any) -> dict[str, float]:
     """Seconds for each of the trends that a parameter names, compared where it leaves a choice."""
     if not isinstance(trend, str):
-        return {trend_phase(type(trend).__name__): BOOSTED.fold_seconds(job.shape, job)}
+        return {f"{type(trend).__name__} trend": BOOSTED.fold_seconds(job.shape, job)}
     if trend == "auto" and job.shape[0] < TREND.fewest_rows:
         return {}
     found: dict[str, float] = {}
     for family in families(trend):
         found |= family.seconds(trend, job.shape, job)
     each = _seconds_to_compare(job) if trend == "auto" else 0.0
-    found = {trend_phase(name): seconds + each for name, seconds in found.items()}
+    found = {f"{name} trend": seconds + each for name, seconds in found.items()}
     first = next(iter(found), None)
     if first is not None:
         found[first] += each  # the constant is compared too

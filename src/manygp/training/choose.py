@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, product
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -16,22 +16,30 @@ import numpy as np
 
 from manygp.arrays import Array, IndexArray
 from manygp.calibration import (
-    ConformalScores,
     LeftOutErrors,
     farthest_known,
     gains,
     normal_nll,
     recalibrate,
 )
-from manygp.committee.committee import Committee, Layout, Query, balltree
-from manygp.fit_report import Alternative, CalibrationReport, Shrinkage
+from manygp.committee.committee import MANY_ROWS, Committee, Layout, Query, balltree, check_parts
+from manygp.fit_report import Alternative, CalibrationReport, Plan, Shrinkage
 from manygp.gp.marginal_likelihood import Objective, TrainingData, maximise
-from manygp.gp.trend import TrendCandidate, TrendFactory
-from manygp.kernels.base import NoisyKernel, default_kernel, metric, split_noise
+from manygp.gp.trend import SMALLEST_REST, TrendCandidate, TrendFactory
+from manygp.kernels.base import NoisyKernel, White, default_kernel, metric, split_noise
 from manygp.rules import ExpertPredictions, PredictionRules, VarianceCurve
 from manygp.runtime.parallel import thread_map
-from manygp.settings import SearchSpace
-from manygp.training.experts import Builder, ExecutionContext, affordable, random_blocks
+from manygp.settings import SearchSpace, Settings
+from manygp.training.experts import (
+    Builder,
+    ExecutionContext,
+    affordable,
+    cluster_blocks,
+    fit_shared,
+    near_blocks,
+    random_blocks,
+    starts_of,
+)
 from manygp.trend.boosted import regressor_factory
 from manygp.trend.registry import families
 
@@ -95,6 +103,10 @@ class TrendChoice:
 
 COMMITTEE = CommitteeChoice()
 TREND = TrendChoice()
+# A kernel whose noise is at most this multiple of the least that its bounds allow has none; one
+# that has at least this share of the variance is then tried.
+NO_NOISE = 10.0
+NOISE_FLOOR = 0.01
 # What the report calls the fields of the rules, and what it shows of their values.
 SHOWN_FIELDS = {"temperature": "weighting", "strength": "calibration", "nearest": "nearest"}
 
@@ -207,7 +219,7 @@ def evaluate(
     if candidate.shrinkage == np.inf:  # the shared kernel hardly depends on any one row
         folds, held_out = [np.concatenate(folds)], False
     members = left_out.members
-    rules = space.all_rules(len(builder.layout.parts if members is None else members))
+    rules = all_rules(space, len(builder.layout.parts if members is None else members))
     widest = None if rules[-1].nearest is None else max(one.nearest or 0 for one in rules)
 
     def answers(records: list[ExpertPredictions]) -> tuple[Array, Array]:
@@ -230,6 +242,24 @@ def evaluate(
         scale = np.clip((square / variance).mean(axis=1), *COMMITTEE.scales)[:, None]
         variance = variance * scale
     return Scores(rules, normal_nll(square, variance))
+
+
+def all_rules(space: SearchSpace, n_experts: int) -> list[PredictionRules]:
+    """All combinations of rules, for a committee of some experts."""
+    counts = dict.fromkeys(None if k is None else min(k, n_experts) for k in space.nearest)
+    return [
+        PredictionRules(weighting, calibration, space.aggregation, nearest=k)
+        for weighting, calibration, k in product(space.weightings, space.calibrations, counts)
+    ]
+
+
+def is_fixed(space: SearchSpace) -> bool:
+    """Whether nothing is left to choose."""
+    choices = (
+        space.shrinkages, space.overlaps, space.weightings, space.calibrations, space.nearest,
+    )  # fmt: skip
+    chosen = all(len(choice) == 1 for choice in choices)
+    return chosen and not space.recalibrate and space.tolerance is None
 
 
 def draw_left_out(builder: Builder, rng: np.random.Generator) -> LeftOut:
@@ -304,12 +334,13 @@ def choose_trend(
     choice.consider(first.name, first)
     fit_best, lost_nll = None, np.inf
     for factory in chain([second], _in_time(factories, deadline)):
+        alone = 0.5 * np.log(2 * np.pi * np.e * max(factory.mean_square, SMALLEST_REST))
         limit = choice.best_nll + TREND.max_nll_deficit
-        if factory.nll > (lost_nll - TREND.nested_gain if factory.is_nested else limit):
+        if alone > (lost_nll - TREND.nested_gain if factory.is_nested else limit):
             continue  # it cannot win
         candidate = factory.fit(rows)
         choice.consider(candidate.name, candidate)
-        lost_nll = factory.nll if choice.lost(candidate.name) else np.inf
+        lost_nll = alone if choice.lost(candidate.name) else np.inf
         fit_best = factory.fit if choice.best is candidate else fit_best
     best = choice.best
     if not best.depends_on_experts and rows is not None and fit_best is not None:
@@ -373,15 +404,17 @@ class _TrendComparison(NamedTuple):
         """Mean NLL of each group of rows that are left out, by the better of two kernels: (G,)."""
         rng = np.random.default_rng(0)
         candidate = candidate.some(self.rows)
+        variance = candidate.mean_square
         learned = self.data._replace(residuals=candidate.residuals)
         n_rows = TREND.clusters * TREND.cluster_rows
         random = random_blocks(len(self.rows), n_rows, rng)[: TREND.kernel_blocks]
+        clusters = cluster_blocks(learned.X, TREND.cluster_rows, TREND.clusters, rng)
 
         def nll_by(blocks: list[IndexArray]) -> Array:
-            return self._nll_by(candidate, self._kernel(learned, blocks, candidate.mean_square))
+            return self._nll_by(candidate, self._kernel(learned, blocks, variance))
 
         with thread_map(self.run.n_jobs) as parallel_map:
-            found = list(parallel_map(nll_by, (random, _clusters(learned.X, rng))))
+            found = list(parallel_map(nll_by, (random, clusters[: TREND.kernel_blocks])))
         return min(found, key=lambda nll: float(nll.mean()))
 
     def _kernel(
@@ -400,7 +433,7 @@ class _TrendComparison(NamedTuple):
         parts = balltree(U, max(1, len(U) // TREND.points), np.random.default_rng(0))
         data = self.data._replace(residuals=candidate.residuals)
         if self.is_whole:
-            data = self.data.on(candidate.on(self.data, parts, kernel, 1))
+            data = candidate.under(self.data, parts, kernel, 1)
         layout, starts = Layout.of(data.X, parts, columns), [kernel.theta[None]] * len(parts)
         builder = Builder(data, layout, kernel, starts, None, self.run._replace(n_jobs=1))
         one_overlap = len(self.space.overlaps) == 1
@@ -411,20 +444,127 @@ class _TrendComparison(NamedTuple):
         return np.array([group.mean() for group in np.split(found, ends)])
 
 
-def _clusters(X: Array, rng: np.random.Generator) -> list[IndexArray]:
-    """Blocks of rows, each of some clusters."""
-    parts = balltree(X, max(1, len(X) // TREND.cluster_rows), rng)
-    order = rng.permutation(len(parts))[: TREND.kernel_blocks * TREND.clusters]
-    return [
-        np.sort(np.concatenate([parts[i] for i in order[start : start + TREND.clusters]]))
-        for start in range(0, len(order), TREND.clusters)
-    ]
-
-
 def _middle(X: Array, region: IndexArray) -> IndexArray:
     """The rows of a region that are nearest to its mean."""
     distance = ((X[region] - X[region].mean(axis=0)) ** 2).sum(axis=1)
     return region[np.argsort(distance, kind="stable")[: int(TREND.middle * len(region))]]
+
+
+# Shared kernels.
+
+
+class KernelChoice(NamedTuple):
+    """The choice of the kernel that experts share, and of the parts of the rows in its metric."""
+
+    data: TrainingData
+    trend: TrendCandidate
+    settings: Settings
+    space: SearchSpace
+    plan: Plan
+    rng: np.random.Generator
+    run: ExecutionContext
+
+    @property
+    def n_parts(self) -> int:
+        return max(1, len(self.data.X) // self.plan.points_per_expert)
+
+    def choose(self, start: NoisyKernel, deadline: float) -> tuple[Builder, list[Alternative]]:
+        """The builder with the best shared kernel, and how kernels were compared.
+
+        The first is of random rows, the second of rows near each other. Parts are made in the
+        metric of the shared kernel, if there is one. Where the likelihood chooses no noise at all,
+        which near rows with different targets can bring about, a kernel with some noise is tried
+        as well.
+        """
+        (n, d), rows, rng = self.data.X.shape, self.plan.shared_rows, self.rng
+        shared = self.n_parts > 1 and self.space.shrinkages[0] != 0.0
+        shared = shared or self.trend.depends_on_experts
+        kernel = start
+        self.run.progress.begin("kernel")
+        if shared:
+            kernel = self._fitted(start, random_blocks(n, rows, rng))
+        layout = self._layout(metric(kernel, d) if shared else np.ones(d))
+        if layout.is_single and not shared and n > MANY_ROWS:  # as a warm start
+            kernel = self._fitted(start, random_blocks(n, rows, rng), limit=False)
+        builder = self._builder(kernel, layout)
+        compares = self.plan.kernels == 2 and not layout.is_single and n >= 2 * rows
+        if not compares or perf_counter() >= deadline:
+            return builder, []
+        self.run.progress.begin("near kernel")
+        near = self._fitted(kernel, near_blocks(self.data.X, kernel, rows, rng))
+        choice = self._compared(
+            "kernel", {"far": builder, "near": self._builder(near, layout)}, rng
+        )
+        best, compared = choice.best, choice.alternatives
+        in_time = perf_counter() < deadline
+        if in_time and self.space.standard and has_no_noise(best.kernel):
+            choice = self._with_some_noise(start, best)
+            best, compared = choice.best, [*compared, *choice.alternatives]
+        if best is not builder:
+            best = self._builder(best.kernel, self._layout(metric(best.kernel, d)))
+        return best, compared
+
+    def _with_some_noise(self, start: NoisyKernel, best: Builder) -> Choice[Builder]:
+        """The best builder, which has no noise, beside one that has some."""
+        (rng,) = self.rng.spawn(1)  # what is not taken changes nothing
+        blocks = near_blocks(self.data.X, best.kernel, self.plan.shared_rows, rng)
+        floor = NOISE_FLOOR * self.trend.mean_square
+        noisy = self._builder(self._fitted(with_noise_of(start, floor), blocks), best.layout)
+        return self._compared("noise", {"free": best, "floor": noisy}, rng)
+
+    def _compared(
+        self, parameter: str, builders: dict[str, Builder], rng: np.random.Generator
+    ) -> Choice[Builder]:
+        """Builders of the same parts, compared by committees that share their kernel."""
+        left_out = draw_left_out(next(iter(builders.values())), rng)
+        candidate = Candidate(np.inf, self.space.overlaps[0])
+        choice: Choice[Builder] = Choice(
+            parameter, lambda one: evaluate(one, self.space, left_out, candidate).best_nll
+        )
+        for name, builder in builders.items():
+            choice.consider(name, builder)
+        return choice
+
+    def _starts(self, kernel: NoisyKernel) -> Array:
+        return starts_of(kernel, self.settings.n_restarts_optimizer, self.rng)
+
+    def _fitted(
+        self, kernel: NoisyKernel, blocks: list[IndexArray], *, limit: bool = True
+    ) -> NoisyKernel:
+        learned = self.data._replace(residuals=self.trend.residuals)
+        return fit_shared(learned, blocks, kernel, self._starts(kernel), self.run, limit=limit)
+
+    def _layout(self, columns: Array) -> Layout:
+        """The parts of the rows in a metric."""
+        U = self.data.X * columns
+        parts = self.settings.partitioner(U, self.n_parts, self.rng)
+        check_parts(parts, len(U))
+        return Layout.of(self.data.X, parts, columns)
+
+    def _builder(self, kernel: NoisyKernel, layout: Layout) -> Builder:
+        starts = [self._starts(kernel) for _ in layout.parts]
+        communication = None
+        if self.space.needs.communication:
+            n = len(self.data.X)
+            communication = self.rng.permutation(n)[: n // self.n_parts]
+        data = self.trend.under(self.data, layout.parts, kernel, self.run.n_jobs)
+        return Builder(data, layout, kernel, starts, communication, self.run)
+
+
+def has_no_noise(kernel: NoisyKernel) -> bool:
+    """Whether its noise is next to the least that its bounds allow."""
+    bounds = kernel.noise.bounds
+    return len(bounds) == 1 and bool(np.log(kernel.noise_variance / NO_NOISE) <= bounds[0, 0])
+
+
+def with_noise_of(kernel: NoisyKernel, least: float) -> NoisyKernel:
+    """The kernel whose noise variance is at least a number, if it is free."""
+    noise = kernel.noise
+    if isinstance(noise.variance_bounds, str):
+        return kernel
+    low, high = (max(float(one), least) for one in noise.variance_bounds)  # type: ignore[arg-type]
+    variance = float(np.clip(noise.variance, low, high))
+    return NoisyKernel(kernel.signal, White(variance, (low, high)))
 
 
 # Committees.
@@ -450,13 +590,6 @@ class Selection(NamedTuple):
     report: CalibrationReport | None = None
     cross_validated: Array | None = None
 
-    @property
-    def conformal_scores(self) -> ConformalScores | None:
-        """How the errors of the rows that were left out are spread, in units of the std."""
-        if self.errors is None:
-            return None
-        return self.errors.conformal_scores(self.rules.recalibration)
-
     def after(self, compared: Iterable[Alternative], **chosen: Any) -> Selection:
         """The same; its report begins with what was compared before, and names what was chosen."""
         if self.report is None:
@@ -480,9 +613,9 @@ def choose_committee(
 
     What the user has chosen is not questioned. After the deadline no other committee is tried.
     """
-    if space.is_fixed:
+    if is_fixed(space):
         committee = builder.final(space.shrinkages[0], space.overlaps[0])
-        return Selection(committee, space.all_rules(len(builder.layout))[0])
+        return Selection(committee, all_rules(space, len(builder.layout))[0])
     progress = builder.run.progress
     progress.begin("choice")
     search = _CommitteeSearch(builder, space, draw_left_out(builder, rng), deadline)

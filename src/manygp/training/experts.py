@@ -87,6 +87,18 @@ def near_blocks(
     return [parts[i] for i in rng.permutation(len(parts))[:n_blocks]]
 
 
+def cluster_blocks(
+    X: Array, n_rows: int, n_together: int, rng: np.random.Generator
+) -> list[IndexArray]:
+    """Blocks of rows, each of some clusters of rows near each other, in random order."""
+    parts = balltree(X, max(1, len(X) // n_rows), rng)
+    order = rng.permutation(len(parts))
+    return [
+        np.sort(np.concatenate([parts[i] for i in order[start : start + n_together]]))
+        for start in range(0, len(order), n_together)
+    ]
+
+
 def fit_shared(
     data: TrainingData,
     blocks: list[IndexArray],
@@ -422,7 +434,7 @@ class Builder:
             if held_out is not None:
                 parts = [part[~np.isin(part, held_out)] for part in parts]
             tasks = [Task(*task) for task in zip(parts, self._starts(missing), strict=True)]
-            single = self.layout.is_single
+            single = len(self.layout.parts) == 1
             found = fit_kernels(self.data, tasks, self.kernel, shrinkage, self.run, single=single)
             fits.update(zip(missing, found, strict=True))
         return fits

@@ -8,13 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from manygp import inputs
-from manygp.arrays import Array, IndexArray, read_only
-from manygp.committee.committee import MANY_ROWS, Layout, has_all_rows
+from manygp.arrays import Array, read_only
 from manygp.fit_report import Alternative, Plan
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import TrendCandidate
-from manygp.inputs import Scaling, identity, to_standard, to_unit_cube
-from manygp.kernels.base import NoisyKernel, White, default_kernel, metric, split_noise
+from manygp.inputs import Scaling
+from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.model import FittedModel
 from manygp.runtime.parallel import physical_memory
 from manygp.runtime.progress import say, warn
@@ -22,28 +21,22 @@ from manygp.runtime.words import duration
 from manygp.settings import SearchSpace, Settings
 from manygp.training import budget
 from manygp.training.choose import (
-    Candidate,
-    Choice,
+    KernelChoice,
     Selection,
     choose_committee,
     choose_trend,
-    draw_left_out,
-    evaluate,
     start_kernel,
     trend_factories,
+    with_noise_of,
 )
 from manygp.training.experts import (
     SHARED_ROWS,
     Builder,
     ExecutionContext,
-    fit_shared,
     memory_of,
-    near_blocks,
-    random_blocks,
-    starts_of,
     within_memory,
 )
-from manygp.training.single import fit_single, may_be_structured, try_structured_kernel
+from manygp.training.single import STRUCTURED_ROWS, fit_single, try_structured_kernel
 
 # Fewer repeated rows, or a smaller share of all rows, tell too little: where they agree, the rule
 # of succession would claim noise that is not there.
@@ -120,22 +113,8 @@ def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
     return with_noise_of(kernel, repeats.noise_floor) if repeats.tell_noise else kernel
 
 
-def with_noise_of(kernel: NoisyKernel, least: float) -> NoisyKernel:
-    """The kernel whose noise variance is at least a number, if it is free."""
-    noise = kernel.noise
-    if isinstance(noise.variance_bounds, str):
-        return kernel
-    low, high = (max(float(one), least) for one in noise.variance_bounds)  # type: ignore[arg-type]
-    variance = float(np.clip(noise.variance, low, high))
-    return NoisyKernel(kernel.signal, White(variance, (low, high)))
-
-
 # Part of the time that is left which may be spent on the choice of a trend.
 TREND_SHARE = 0.25
-# A kernel whose noise is at most this multiple of the least that its bounds allow has none; one
-# that has at least this share of the variance is then tried.
-NO_NOISE = 10.0
-NOISE_FLOOR = 0.01
 
 
 class Prepared(NamedTuple):
@@ -172,7 +151,8 @@ class Prepared(NamedTuple):
 
 def prepare(settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | int) -> Prepared:
     """Scale rows X (n, d) and targets Y (n, t), and choose the kernel to start from."""
-    return prepare_scaled(settings, X, Y, columns, _scalings(settings, X, Y))
+    scalings = inputs.scalings(X, Y, scale_X=settings.scales_X, scale_y=settings.normalize_y)
+    return prepare_scaled(settings, X, Y, columns, scalings)
 
 
 def prepare_scaled(
@@ -184,13 +164,10 @@ def prepare_scaled(
 ) -> Prepared:
     """The same with scalings of inputs and targets that are known."""
     n, d = X.shape
-    own = settings.own_kernel(d)
-    if own is not None:  # a wrong kernel is an error before any work
-        own.check_columns(d)
+    own = None if settings.kernel is None else settings.own_kernel(d)
     x_scaling, y_scaling = scalings
-    alpha = _scaled_alpha(settings, n, y_scaling)
-    Z = np.ascontiguousarray(x_scaling.apply(X))
-    inputs.check_magnitude(Z, "X", None if isinstance(columns, int) else columns)
+    alpha = inputs.scaled_alpha(settings.alpha, n, y_scaling)
+    Z = inputs.scaled_rows(X, x_scaling, columns)
     kernel = split_noise(default_kernel(d, Z.std(axis=0)) if own is None else own)
     if not settings.normalize_y and np.ptp(Y, axis=0).all():
         inputs.check_raw_targets(Y, *_reach_of_bounds(kernel, Z))
@@ -207,24 +184,6 @@ def prepare_scaled(
                 f"least {repeats.noise_floor:.2g} of that of y"
             )
     return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats)
-
-
-def _scalings(settings: Settings, X: Array, Y: Array) -> tuple[Scaling, Scaling]:
-    """How inputs and targets are scaled."""
-    if not settings.normalize_y:
-        inputs.check_magnitude(Y, "y", None)
-    if len(Y) == 1:
-        warn("one row tells nothing about errors; the std is a guess, and there is no interval")
-    if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
-        warn("y is constant; predictions will be that constant")
-    x_scaling = to_unit_cube(X) if settings.scales_X else identity(X.shape[1])
-    y_scaling = to_standard(Y) if settings.normalize_y else identity(Y.shape[1])
-    return Scaling(*map(read_only, x_scaling)), Scaling(*map(read_only, y_scaling))
-
-
-def _scaled_alpha(settings: Settings, n: int, y_scaling: Scaling) -> Array:
-    """Noise variances of the rows, (n,), in the units of the normalised target."""
-    return inputs.normalised_alpha(inputs.check_alpha(settings.alpha, n), y_scaling.scale)
 
 
 def _reach_of_bounds(kernel: NoisyKernel, Z: Array) -> tuple[float, float]:
@@ -256,9 +215,15 @@ def train(
     else:
         found = choose_committee(builder, space, rng, deadline)
     found = found.after(foundation.compared, trend=foundation.trend)
-    if settings.chooses_trend and deadline == np.inf and may_be_structured(prepared.data):
+    if settings.chooses_trend and deadline == np.inf and _may_be_structured(prepared.data):
         found = try_structured_kernel(found, prepared.data, prepared.kernel.noise, space, run)
     return fitted_model(settings, prepared, plan, builder.kernel, found)
+
+
+def _may_be_structured(data: TrainingData) -> bool:
+    """Whether there are so many rows and columns that a structured kernel is worth trying."""
+    (n, d), (fewest, most) = data.X.shape, STRUCTURED_ROWS
+    return fewest <= n <= most and d > 1
 
 
 class Foundation(NamedTuple):
@@ -300,13 +265,13 @@ def choose_trend_and_kernel(
             f"aggregation={settings.aggregation!r} needs one kernel for all experts: set "
             "hyperparameters='shared'"
         )
-    constant_mean, trend = settings.trend_of(several=several)
+    constant_mean, trend = settings.trends[several]
     data = prepared.data._replace(constant_mean=constant_mean)
     factories = trend_factories(trend, data, seed, run)
     best, trends = choose_trend(
         factories, data, space, run, _trend_deadline(deadline, plan, settings)
     )
-    kernels = _SharedKernels(data, best, settings, space, plan, np.random.default_rng(seed), run)
+    kernels = KernelChoice(data, best, settings, space, plan, np.random.default_rng(seed), run)
     builder, compared = kernels.choose(prepared.kernel_under(best, settings), deadline)
     return Foundation(builder, space, best.name, (*trends, *compared), kernels.rng)
 
@@ -316,7 +281,9 @@ def fitted_model(
 ) -> FittedModel:
     """All that was found, as a model."""
     single = found.committee.is_single
-    cross_validated = found.cross_validated
+    cross_validated, scores = found.cross_validated, None
+    if found.errors is not None:
+        scores = found.errors.conformal_scores(found.rules.recalibration)
     return FittedModel(
         settings=settings,
         fitted_with=settings.rule_parameters,
@@ -327,7 +294,7 @@ def fitted_model(
         kernel=found.committee.experts[0].kernel if single else kernel,
         chosen=found.rules,
         rules=found.rules,
-        conformal_scores=found.conformal_scores,
+        conformal_scores=scores,
         cross_validated=None if cross_validated is None else read_only(cross_validated),
         report=found.report,
         plan=plan,
@@ -355,7 +322,7 @@ def _plan(
     shared = settings.shared_kernels
     plan = Plan(points, space.shrinkages, space.overlaps, SHARED_ROWS, shared)
     least, deadline = budget.LEAST_POINTS, np.inf
-    if has_all_rows(settings.partitioner):
+    if settings.has_whole_parts:
         plan, least = plan._replace(points_per_expert=n), n
     elif _lacks_one_kernel(space):
         least = points  # it has to stay a single expert
@@ -384,118 +351,3 @@ def _plan(
     if settings.verbose:
         say(f"{n:,} rows; {plan}")
     return plan._replace(points_per_expert=points) if least == n else plan, deadline
-
-
-class _SharedKernels(NamedTuple):
-    """The choice of the kernel that experts share, and of the parts of the rows in its metric."""
-
-    data: TrainingData
-    trend: TrendCandidate
-    settings: Settings
-    space: SearchSpace
-    plan: Plan
-    rng: np.random.Generator
-    run: ExecutionContext
-
-    @property
-    def n_parts(self) -> int:
-        return max(1, len(self.data.X) // self.plan.points_per_expert)
-
-    def choose(self, start: NoisyKernel, deadline: float) -> tuple[Builder, list[Alternative]]:
-        """The builder with the best shared kernel, and how kernels were compared.
-
-        The first is of random rows, the second of rows near each other. Parts are made in the
-        metric of the shared kernel, if there is one. Where the likelihood chooses no noise at all,
-        which near rows with different targets can bring about, a kernel with some noise is tried
-        as well.
-        """
-        (n, d), rows, rng = self.data.X.shape, self.plan.shared_rows, self.rng
-        shared = self.n_parts > 1 and self.space.shrinkages[0] != 0.0
-        shared = shared or self.trend.depends_on_experts
-        kernel = start
-        self.run.progress.begin("kernel")
-        if shared:
-            kernel = self._fitted(start, random_blocks(n, rows, rng))
-        layout = self._layout(metric(kernel, d) if shared else np.ones(d))
-        if layout.is_single and not shared and n > MANY_ROWS:  # as a warm start
-            kernel = self._fitted(start, random_blocks(n, rows, rng), limit=False)
-        builder = self._builder(kernel, layout)
-        compares = self.plan.kernels == 2 and not layout.is_single and n >= 2 * rows
-        if not compares or perf_counter() >= deadline:
-            return builder, []
-        self.run.progress.begin("near kernel")
-        near = self._fitted(kernel, near_blocks(self.data.X, kernel, rows, rng))
-        choice = self._compared(
-            "kernel", {"far": builder, "near": self._builder(near, layout)}, rng
-        )
-        best, compared = choice.best, choice.alternatives
-        in_time = perf_counter() < deadline
-        if in_time and self.space.standard and has_no_noise(best.kernel):
-            choice = self._with_some_noise(start, best)
-            best, compared = choice.best, [*compared, *choice.alternatives]
-        if best is not builder:
-            best = self._builder(best.kernel, self._layout(metric(best.kernel, d)))
-        return best, compared
-
-    def _with_some_noise(self, start: NoisyKernel, best: Builder) -> Choice[Builder]:
-        """The best builder, which has no noise, beside one that has some."""
-        (rng,) = self.rng.spawn(1)  # what is not taken changes nothing
-        blocks = near_blocks(self.data.X, best.kernel, self.plan.shared_rows, rng)
-        floor = NOISE_FLOOR * self.trend.mean_square
-        noisy = self._builder(self._fitted(with_noise_of(start, floor), blocks), best.layout)
-        return self._compared("noise", {"free": best, "floor": noisy}, rng)
-
-    def _compared(
-        self, parameter: str, builders: dict[str, Builder], rng: np.random.Generator
-    ) -> Choice[Builder]:
-        """Builders of the same parts, compared by committees that share their kernel."""
-        left_out = draw_left_out(next(iter(builders.values())), rng)
-        candidate = Candidate(np.inf, self.space.overlaps[0])
-        choice: Choice[Builder] = Choice(
-            parameter, lambda one: evaluate(one, self.space, left_out, candidate).best_nll
-        )
-        for name, builder in builders.items():
-            choice.consider(name, builder)
-        return choice
-
-    def _starts(self, kernel: NoisyKernel) -> Array:
-        return starts_of(kernel, self.settings.n_restarts_optimizer, self.rng)
-
-    def _fitted(
-        self, kernel: NoisyKernel, blocks: list[IndexArray], *, limit: bool = True
-    ) -> NoisyKernel:
-        learned = self.data._replace(residuals=self.trend.residuals)
-        return fit_shared(learned, blocks, kernel, self._starts(kernel), self.run, limit=limit)
-
-    def _layout(self, columns: Array) -> Layout:
-        """The parts of the rows in a metric."""
-        U = self.data.X * columns
-        parts = self.settings.partitioner(U, self.n_parts, self.rng)
-        check_parts(parts, len(U))
-        return Layout.of(self.data.X, parts, columns)
-
-    def _builder(self, kernel: NoisyKernel, layout: Layout) -> Builder:
-        starts = [self._starts(kernel) for _ in layout.parts]
-        communication = None
-        if self.space.needs.communication:
-            n = len(self.data.X)
-            communication = self.rng.permutation(n)[: n // self.n_parts]
-        trend = self.trend.on(self.data, layout.parts, kernel, self.run.n_jobs)
-        return Builder(self.data.on(trend), layout, kernel, starts, communication, self.run)
-
-
-def has_no_noise(kernel: NoisyKernel) -> bool:
-    """Whether its noise is next to the least that its bounds allow."""
-    bounds = kernel.noise.bounds
-    return len(bounds) == 1 and bool(np.log(kernel.noise_variance / NO_NOISE) <= bounds[0, 0])
-
-
-def check_parts(parts: list[IndexArray], n: int) -> None:
-    """Refuse a partition with an empty part, or without one of n rows."""
-    if not parts or any(len(part) == 0 for part in parts):
-        raise ValueError("the partition has an empty part; every expert needs rows")
-    seen = np.zeros(n, dtype=bool)
-    for part in parts:
-        seen[part] = True
-    if not seen.all():
-        raise ValueError(f"the partition loses row {int(np.argmin(seen))}; every row needs a part")

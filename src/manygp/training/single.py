@@ -90,12 +90,6 @@ def _corrected(
     return Selection(committee, rules._replace(recalibration=curve), errors, report, found)
 
 
-def may_be_structured(data: TrainingData) -> bool:
-    """Whether there are so many rows and columns that a structured kernel is worth trying."""
-    (n, d), (fewest, most) = data.X.shape, STRUCTURED_ROWS
-    return fewest <= n <= most and d > 1
-
-
 def try_structured_kernel(
     found: Selection, data: TrainingData, noise: White, space: SearchSpace, run: ExecutionContext
 ) -> Selection:

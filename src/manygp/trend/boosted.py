@@ -25,8 +25,6 @@ from manygp.gp.trend import (
     TrendCandidate,
     TrendFactory,
     TrendModel,
-    normal_entropy,
-    trend_phase,
 )
 from manygp.runtime.parallel import thread_map
 from manygp.trend.linear import beyond, ranges, read_ranges
@@ -397,9 +395,10 @@ class FoldCandidate(TrendCandidate):
     """Models of folds, which do not depend on the experts."""
 
     trend: Trend
+    is_constant = False
 
-    def on(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Trend:
-        return self.trend
+    def under(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Any:
+        return data.on(self.trend)
 
     def some(self, rows: IndexArray) -> Self:
         return replace(super().some(rows), trend=self.trend.some(rows))
@@ -421,7 +420,7 @@ def _factory(
 def regressor_factory(regressor: Any, data: Any, seed: int, run: Any) -> TrendFactory:
     """A regressor of the user's as the trend."""
     name = type(regressor).__name__
-    run.progress.begin(trend_phase(name))
+    run.progress.begin(f"{name} trend")
     regressors = (regressor,) * data.residuals.shape[1]
     return TrendFactory(_factory(name, regressors, data, seed, run.n_jobs))
 
@@ -435,10 +434,10 @@ class BoostedFamily:
     def factories(self, trend: str, data: Any, seed: int, run: Any) -> Iterator[TrendFactory]:
         if not self.is_tried(trend, len(data.X)):
             return
-        run.progress.begin(trend_phase("boosted"))
+        run.progress.begin("boosted trend")
         boosting = choose_boosting(data, seed, run.n_jobs)
         fit = _factory("boosted", boosting.regressors, data, seed, run.n_jobs)
-        yield TrendFactory(fit, normal_entropy(boosting.mean_square))
+        yield TrendFactory(fit, boosting.mean_square)
 
     def is_tried(self, trend: str, n: int) -> bool:
         """Whether the parameter asks for it, or leaves it to the number of rows."""

@@ -16,8 +16,8 @@ A^-1 H' K^-1 y: universal kriging by a committee. Sums over parts are all that i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
 
 from manygp.arrays import AnyArray, Array, IndexArray, read_only
 from manygp.checks import floats, require
-from manygp.dual import Dual, joined_columns, multiply_rows
+from manygp.dual import Dual, value_and_slope
 from manygp.gp.marginal_likelihood import TrainingData, multiply_tiles
 from manygp.gp.trend import (
     Kriging,
@@ -37,8 +37,6 @@ from manygp.gp.trend import (
     TrendCandidate,
     TrendFactory,
     TrendModel,
-    normal_entropy,
-    trend_phase,
 )
 from manygp.kernels.base import NoisyKernel, split_noise
 from manygp.kernels.text import parse_kernel, write_kernel
@@ -125,7 +123,7 @@ class Basis(NamedTuple):
                 held = held * share
             values.append(product)
             holds.append(held[:, None])
-        return joined_columns(values), joined_columns(holds)
+        return _joined_columns(values), _joined_columns(holds)
 
     def slices(self) -> list[slice]:
         """Where the functions of each term are."""
@@ -135,6 +133,25 @@ class Basis(NamedTuple):
     def beyond(self, X: Any) -> Any:
         """How many ranges a row lies outside of the range of the training rows: (N,)."""
         return beyond(X, self.low, self.width)
+
+
+def _multiply_rows(x: Any, A: Array, multiply: Callable[..., Any] = np.matmul) -> Any:
+    """x (N, p) times A (p,) or (p, q), where x may carry derivatives."""
+    if not isinstance(x, Dual):
+        return multiply(x, A)
+    slope = x.slope.swapaxes(1, 2) @ A
+    return Dual(x.value @ A, slope if A.ndim == 1 else slope.swapaxes(1, 2))
+
+
+def _joined_columns(arrays: list[Any]) -> Any:
+    """Arrays of N rows side by side, where some may carry derivatives."""
+    with_slope = next((one for one in arrays if isinstance(one, Dual)), None)
+    if with_slope is None:
+        return np.concatenate(arrays, axis=1)
+    d = with_slope.slope.shape[-1]
+    pairs = [value_and_slope(one) for one in arrays]
+    slopes = [np.broadcast_to(slope, (*value.shape, d)) for value, slope in pairs]
+    return Dual(np.concatenate([v for v, _ in pairs], axis=1), np.concatenate(slopes, axis=1))
 
 
 def _evaluate(axis: Axis, unit: Any) -> tuple[Any, Any]:
@@ -474,15 +491,14 @@ class LinearTrend(TrendModel):
     sizes: Array
     kriged: bool
     kernel: NoisyKernel
+    explained: float = field(init=False)
 
     @property
     def name(self) -> str:
         return self.form.name
 
-    @property
-    def explained(self) -> float:
-        """The variance of the targets that is the trend's."""
-        return float(self.sizes.sum())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "explained", float(self.sizes.sum()))
 
     def component(self, column: int, unit: Array) -> tuple[Array, Array, Array] | None:
         basis = self.form.basis
@@ -513,12 +529,12 @@ class LinearTrend(TrendModel):
     def at(self, X: Any) -> TrendAt:
         """What it says about rows X (N, d)."""
         functions, holds = self.form.basis.functions(X)
-        mean = multiply_rows(functions, self.coefficients, multiply_tiles)
-        spread = multiply_rows(1 - holds**2, self.sizes)
+        mean = _multiply_rows(functions, self.coefficients, multiply_tiles)
+        spread = _multiply_rows(1 - holds**2, self.sizes)
         beyond = self.form.basis.beyond(X)
         if not len(self.root):
             return TrendAt(mean, spread, beyond)
-        basis = multiply_rows(functions, self.root.T, multiply_tiles)
+        basis = _multiply_rows(functions, self.root.T, multiply_tiles)
         said = TrendAt(mean, spread, beyond, basis)
         return said if self.kriged else said._replace(spread=said.whole_variance(), basis=None)
 
@@ -704,11 +720,13 @@ class LinearCandidate(TrendCandidate):
     """Terms whose coefficients depend on the experts."""
 
     ridge: Ridge
+    is_constant = False
     depends_on_experts = True
 
-    def on(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Trend:
+    def under(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Any:
         form = Form(self.name, self.ridge.basis, self.ridge.penalty / self.mean_square)
-        return rows_under(fit_linear(form, data, parts, kernel, n_jobs), data, parts, n_jobs)
+        trend = fit_linear(form, data, parts, kernel, n_jobs)
+        return data.on(rows_under(trend, data, parts, n_jobs))
 
 
 class LinearFamily:
@@ -731,18 +749,18 @@ class LinearFamily:
                     lambda _: LinearCandidate(
                         name, left_out_errors(ridge, data.X, data.residuals), ridge
                     ),
-                    normal_entropy(ridge.mean_square),
+                    ridge.mean_square,
                     is_nested=True,
                 )
 
         if trend != "additive":
-            run.progress.begin(trend_phase("linear"))
+            run.progress.begin("linear trend")
             yield from offer("linear", fit_lines(X, Y))
         if trend != "linear":
-            run.progress.begin(trend_phase("additive"))
+            run.progress.begin("additive trend")
             splines = fit_splines(X, Y)
             yield from offer("additive", splines)
-            run.progress.begin(trend_phase("pairs"))
+            run.progress.begin("pairs trend")
             yield from offer("pairs", fit_pairs(splines, X, Y))
 
     def seconds(self, trend: str, shape: tuple[int, int], speed: Any) -> dict[str, float]:
