@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manygp import ManyGPRegressor, load
-from manygp.calibration import Conformity, fit_conformity, fit_tail
+from manygp.calibration import ConformalScores, fit_conformity, fit_tail
 
 N = 6000
 STD = np.exp(np.random.default_rng(0).normal(size=N))
@@ -20,7 +20,7 @@ def errors(seed, heavy):
 
 def test_one_group_is_one_quantile_and_one_tail_for_all_rows():
     z = errors(1, heavy=True)
-    found = Conformity.of(z[None], STD)
+    found = ConformalScores.of(z[None], STD)
     assert_array_equal(found.errors[0], np.sort(np.abs(z)))
     widths = np.array([[0.1], [1.0], [10.0]])
     assert_array_equal(
@@ -57,13 +57,13 @@ def test_intervals_of_groups_hold_the_promise_for_small_and_for_large_std():
     inside = new <= found.reach(0.95, STD[:, None])[:, 0]
     for part in np.array_split(np.argsort(STD), 4):
         assert abs(inside[part].mean() - 0.95) < 0.02  # two and a half standard errors, or more
-    one = Conformity.of(errors(3, heavy=True)[None], STD)
+    one = ConformalScores.of(errors(3, heavy=True)[None], STD)
     pooled = new <= one.reach(0.95, STD[:, None])[:, 0]
     assert pooled[np.argsort(STD)[: N // 4]].mean() > 0.98  # what groups are for
 
 
 def test_intervals_grow_with_their_coverage_also_where_a_group_has_too_few_rows():
-    found = Conformity.of(errors(5, heavy=True)[None], STD, 8)
+    found = ConformalScores.of(errors(5, heavy=True)[None], STD, 8)
     levels = [0.9, 0.99, 1 - 9 / N, 1 - 7 / N, 1 - 2 / N]  # a group promises up to 1 - 8 / N
     widths = [found.reach(level, np.array([[0.1], [1.0], [10.0]])) for level in levels]
     assert np.all(np.diff(widths, axis=0) >= 0)
@@ -73,7 +73,7 @@ def test_intervals_grow_with_their_coverage_also_where_a_group_has_too_few_rows(
 
 
 def test_what_rows_get_does_not_jump_between_groups():
-    found = Conformity.of(errors(6, heavy=True)[None], STD, 4)
+    found = ConformalScores.of(errors(6, heavy=True)[None], STD, 4)
     line = np.exp(np.linspace(-4, 4, 4000))[:, None]
     steps = np.abs(np.diff(found.reach(0.9, line)[:, 0]))
     assert steps.max() < 0.01
@@ -81,7 +81,7 @@ def test_what_rows_get_does_not_jump_between_groups():
 
 def test_several_targets_have_groups_of_their_own_errors():
     both = np.array([errors(7, heavy=True), errors(7, heavy=False)])
-    found = Conformity.of(both, STD, 2)
+    found = ConformalScores.of(both, STD, 2)
     spread = found.distribution(np.zeros((2, 2)), np.array([[0.1, 1.0], [10.0, 100.0]]),
                                 np.array([1.0, 10.0]))  # fmt: skip
     assert spread.dof[1, 0] < 5 < 15 < min(spread.dof[0, 0], *spread.dof[:, 1])
@@ -93,7 +93,7 @@ def test_a_model_with_groups_is_saved_and_answers_the_same(tmp_path):
     noise = np.where(X[:, 0] > 0.5, 0.3 * rng.standard_t(2.5, 2400), 0.05 * rng.normal(size=2400))
     settings = {"trend": "constant", "overlap": 0, "hyperparameters": "independent"}
     model = ManyGPRegressor(random_state=0, **settings).fit(X, np.sin(6 * X[:, 0]) + noise)
-    assert len(model.model_.conformity.places) > 1
+    assert len(model.model_.conformal_scores.places) > 1
     queries = np.linspace(0, 1, 7)[:, None]
     expected = [*model.predict_interval(queries, 0.8), model.predict_dist(queries).ppf(0.95)]
     model.save(tmp_path / "model.gp")

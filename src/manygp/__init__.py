@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from manygp import _moved as _moved
+
 if TYPE_CHECKING:
     from manygp.regressor import ManyGPRegressor
     from manygp.storage import ModelFileError

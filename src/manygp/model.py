@@ -19,7 +19,7 @@ from manygp.fit_report import CalibrationReport, Plan
 from manygp.gp.marginal_likelihood import Likelihood, psd_root
 from manygp.inputs import Scaling
 from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
-from manygp.kernels.written import Written
+from manygp.kernels.user_kernel import UserKernel
 from manygp.relevance import Relevance, relevance_of
 from manygp.rules import NO_COMMUNICATION, ExpertPredictions, PredictionRules, only_means
 from manygp.runtime.parallel import single_threaded_blas
@@ -282,7 +282,7 @@ class FittedModel:
         """One over the degrees of freedom, and the scale, of groups by std: see `ConformalScores`."""
         return self._conformal_scores.tails
 
-    def leave_one_out(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
+    def loo_predict(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
         """Mean and std of training rows, all by default, as if each had been left out."""
         query = self._left_out(rows)
         return self._mean_and_std(query, self._known_noise(query), latent=latent)
@@ -315,7 +315,7 @@ class FittedModel:
             mean = self._in_units(self.cross_validated[:-1, rows])
             std = self._std_in_units(self.cross_validated[-1, rows])
         else:
-            mean, std = self.leave_one_out(rows)
+            mean, std = self.loo_predict(rows)
         return rows, self.y_scaling.undo(data.targets_of(self._places(rows))), mean, std
 
     def left_out_scores(self) -> dict[str, float]:
@@ -381,12 +381,12 @@ class FittedModel:
         return value, written.from_fit(gradient)
 
     @cached_property
-    def _written(self) -> Written:
+    def _written(self) -> UserKernel:
         """The kernel as the user wrote it, and how its theta belongs to that of `kernel`."""
         own = self.settings.kernel
         if own is None:  # whatever rows are scaled to, a kernel is for rows as they are
-            return Written.in_units(self.kernel, self.x_scaling.scale)
-        return Written.of(own, self.n_columns)
+            return UserKernel.in_units(self.kernel, self.x_scaling.scale)
+        return UserKernel.of(own, self.n_columns)
 
     @property
     def written_kernel(self) -> Any:

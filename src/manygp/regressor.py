@@ -30,7 +30,7 @@ from manygp.model import FittedModel, Prior
 from manygp.paper import LABELS
 from manygp.relevance import Relevance
 from manygp.rules import ExpertPredictions
-from manygp.runtime import progress
+from manygp.runtime.progress import Progress, shown
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.sklearn_compat import SklearnAttributes, warn_at_bounds
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
@@ -306,15 +306,16 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         """
         before = self.__dict__.copy()
         try:
-            with progress.shown(verbose=self.verbose) as told:
+            with shown(verbose=self.verbose) as progress:
+                progress.begin("reading")
                 if isinstance(X, str | PathLike):
                     if y is not None or target is None:
                         what = f"{X} is a file: name its targets by target=..., without y"
                         raise ValueError(what)
-                    return self._fit_file(X, target, alpha, work_dir or checkpoint, told)
+                    return self._fit_file(X, target, alpha, work_dir or checkpoint, progress)
                 if target is not None or work_dir is not None:
                     raise ValueError("target and work_dir are for a file: X is none; pass y")
-                return self._fit(X, y, alpha, checkpoint, told)
+                return self._fit(X, y, alpha, checkpoint, progress)
         except BaseException:  # an interrupted or failed refit leaves the old model whole
             self.__dict__ = before
             raise
@@ -325,11 +326,10 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         y: Any,
         alpha: Any,
         folder: str | PathLike[str] | None,
-        told: progress.Progress,
+        progress: Progress,
     ) -> Self:
         settings, begin = replace(self._settings(), kernel=deepcopy(self.kernel)), perf_counter()
         seed = self._seed()
-        told.begin("reading")
         if self.prior_mean is not None:
             new = PRIOR_MEANS[self.prior_mean]
             warnings.warn(
@@ -353,7 +353,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
             identity = identity_of(settings, len(X), prepared.columns, data)
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
-        run = ExecutionContext(settings.n_jobs, told, checkpoint, settings.optimizer)
+        run = ExecutionContext(settings.n_jobs, progress, checkpoint, settings.optimizer)
         self._model = replace(train(settings, prepared, seed, run, begin), encoder=encoder)
         fits_own = settings.kernel is not None and settings.optimizer is not None
         if fits_own and self._model.committee.is_single:
@@ -366,7 +366,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         target: str,
         alpha: Any,
         folder: str | PathLike[str] | None,
-        told: progress.Progress,
+        progress: Progress,
     ) -> Self:
         """Fit the rows of a file, in memory if they are few."""
         from manygp.outofcore.files import Source
@@ -376,9 +376,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         source = Source(Path(path), Chosen(target, noise=noise), folder)
         if source.is_large:
             return self.fit_source(source, alpha=alpha if noise is None else 0.0)
-        told.begin("reading")
         table = source.read()
-        self._fit(table.rows, table.y, alpha if noise is None else table.noise, folder, told)
+        self._fit(table.rows, table.y, alpha if noise is None else table.noise, folder, progress)
         self._model = replace(self._model, target=target)
         return self
 
@@ -544,7 +543,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         -------
         mean, std : ndarrays of shape (n,) or (n, t)
         """
-        return self.model_.leave_one_out(rows, latent=latent)
+        return self.model_.loo_predict(rows, latent=latent)
 
     def loo_score(self) -> dict[str, float]:
         """RMSE, NLL and ENCE of the training rows, each left out: quality without test data.

@@ -152,6 +152,9 @@ class Needs(NamedTuple):
         return self.covariances or self.communication
 
 
+# The modules that this file was are found by their old names: see `manygp._moved`.
+__path__: list[str] = []
+
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
 

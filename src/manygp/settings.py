@@ -12,7 +12,7 @@ from manygp.fit_report import Shrinkage
 from manygp.gp.marginal_likelihood import L_BFGS
 from manygp.inputs import check_integer, check_number
 from manygp.kernels.base import Kernel
-from manygp.kernels.written import converted
+from manygp.kernels.user_kernel import converted
 from manygp.rules import (
     AGGREGATIONS,
     CALIBRATIONS,

@@ -21,7 +21,7 @@ from sklearn.gaussian_process.kernels import (
 from data import read_only
 from manygp import ManyGPRegressor, kernels
 from manygp.kernels.conversion import as_kernel
-from manygp.kernels.written import Written
+from manygp.kernels.user_kernel import UserKernel
 
 # Some optima lie at a bound, and both models say so.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -239,7 +239,7 @@ def test_bounds_may_differ_between_length_scales():
 def test_conversion_keeps_values_and_bounds(name):
     kernel = EVERY_KERNEL[name]
     converted = as_kernel(kernel)
-    order = Written.of(kernel, 1).order  # they sort a kernel's parameters by name
+    order = UserKernel.of(kernel, 1).order  # they sort a kernel's parameters by name
     assert_allclose(converted.theta, kernel.theta[order], rtol=1e-15)
     assert_allclose(converted.bounds, kernel.bounds[order], rtol=1e-15)
     assert as_kernel(converted) is converted

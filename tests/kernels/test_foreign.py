@@ -13,7 +13,7 @@ from manygp import ManyGPRegressor
 from manygp.kernels import Constant, White
 from manygp.kernels.base import split_noise
 from manygp.kernels.conversion import as_kernel
-from manygp.kernels.foreign import Foreign
+from manygp.kernels.sklearn_kernel import SklearnKernel
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 rng = np.random.default_rng(0)
@@ -137,9 +137,9 @@ def test_a_foreign_kernel_has_names_bounds_and_one_line():
 
 
 def test_keys_of_foreign_kernels_tell_all_digits():
-    assert repr(Foreign(Warped(1.0))) != repr(Foreign(Warped(1.0 + 1e-12)))
-    assert Foreign(Warped(1.0)) == Foreign(Warped(1.0))
-    assert Foreign(Warped(1.0)) != Foreign(Warped(1.1))
+    assert repr(SklearnKernel(Warped(1.0))) != repr(SklearnKernel(Warped(1.0 + 1e-12)))
+    assert SklearnKernel(Warped(1.0)) == SklearnKernel(Warped(1.0))
+    assert SklearnKernel(Warped(1.0)) != SklearnKernel(Warped(1.1))
 
 
 def test_a_foreign_kernel_is_not_saved_and_says_so(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manygp.inputs import to_standard
-from manygp.outofcore.statistics import Statistics, exact_sum, fingerprint, lots
+from manygp.outofcore.statistics import Statistics, exact_sum, fingerprint, row_hashes
 
 floats = st.floats(-1e100, 1e100).filter(lambda x: x == 0 or abs(x) > 1e-100)
 
@@ -65,8 +65,8 @@ def test_a_fingerprint_changes_with_any_number_and_with_the_order():
 
 
 def test_lots_are_spread_evenly_and_differ_between_seeds():
-    found = lots(np.arange(100_000), 0)
+    found = row_hashes(np.arange(100_000), 0)
     assert len(np.unique(found)) == 100_000
     counts = np.histogram(found / 2.0**64, 10, (0, 1))[0]
     assert np.all(np.abs(counts - 10_000) < 500)
-    assert not np.any(found == lots(np.arange(100_000), 1))
+    assert not np.any(found == row_hashes(np.arange(100_000), 1))

@@ -482,7 +482,7 @@ def verdict(path):
         rows = QUERIES[:5, : loaded.n_features_in_]
         try:
             mean, std = loaded.predict(rows, return_std=True)
-            width = loaded.model_._conformity.errors
+            width = loaded.model_._conformal_scores.errors
         except ValueError as error:
             return f" answers nothing: {error}"
     assert np.all(np.isfinite(mean))

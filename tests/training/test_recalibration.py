@@ -133,7 +133,7 @@ def test_targets_are_corrected_together():
     variance = spread()
     both = errors(np.array([[1.0], [7.0]]) * variance, variance, n_targets=2)
     assert_allclose(np.exp(fit_scale(both).log_factors[0]), 4.0, rtol=0.1)
-    assert both.conformity(VarianceCurve()).errors.shape == (2, len(variance))
+    assert both.conformal_scores(VarianceCurve()).errors.shape == (2, len(variance))
 
 
 def test_far_is_beyond_all_rows_that_were_left_out():

@@ -100,7 +100,9 @@ def test_the_chosen_rule_has_the_lowest_nll(weighting, seed):
 
 def test_intervals_come_from_the_rows_that_were_left_out(chosen):
     mean, std = chosen.loo_predict()
-    assert_allclose(chosen.model_.conformity.errors[0], np.sort(np.abs(y - mean) / std), rtol=1e-9)
+    assert_allclose(
+        chosen.model_.conformal_scores.errors[0], np.sort(np.abs(y - mean) / std), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def full_parts(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexAr
 PARTITIONS: dict[str, Partitioner] = {"balltree": balltree, "kmeans": kmeans, "random": random}
 
 
-def check_parts(parts: list[IndexArray], n: int) -> None:
+def check_parts(parts: Sequence[IndexArray], n: int) -> None:
     """Refuse a partition with an empty part, or without one of n rows."""
     if not parts or any(len(part) == 0 for part in parts):
         raise ValueError("the partition has an empty part; every expert needs rows")
@@ -198,10 +198,11 @@ class Layout:
 
     @classmethod
     def of(cls, X: Array, parts: Sequence[IndexArray], metric: Array) -> Layout:
-        """The layout of parts of the rows X (n, d).
+        """The layout of parts of the rows X (n, d), which must hold all of them.
 
         Equal parts, if all are equal, are one part that counts several times.
         """
+        check_parts(parts, len(X))
         copies = 1
         if all(np.array_equal(part, parts[0]) for part in parts):
             parts, copies = (parts[0],), len(parts)
@@ -387,8 +388,9 @@ class Committee:
         self, query: Query, near: IndexArray | None, parallel_map: Callable[..., Iterable[Any]]
     ) -> list[ExpertPredictions]:
         """One record per target of the experts `near` each row, (N, K), or of all."""
-        n, n_targets = len(query.X), self.experts[0].Y.shape[1]
-        seats = np.arange(len(self.experts))[:, None] if near is None else near.T
+        n, n_experts = len(query.X), len(self.layout.parts)
+        n_targets = self.experts.data.residuals.shape[1]
+        seats = np.arange(n_experts)[:, None] if near is None else near.T
         variance, prior_variance = np.empty((2, len(seats), n if query.variances else 0))
         asked = self._asked(query, parallel_map)
         # Left out, or with a trend, the mean changes with the row; else one is enough for all.
@@ -396,13 +398,13 @@ class Committee:
         prior_mean = np.empty((len(seats), each, n_targets))
         mean = np.empty((n_targets, len(seats), n))
         found = _Arrays(mean, variance, prior_variance, prior_mean)
-        noise, scratch = np.empty(len(self.experts)), _Scratch()
+        noise, scratch = np.empty(n_experts), _Scratch()
 
         def predict(task: Task) -> None:
             m, seat, rows = task
             expert = self.experts[m]
             found.fill(seat, rows, self._answer(expert, asked.some(rows), scratch.work))
-            noise[m] = expert.noise_variance
+            noise[m] = expert.kernel.noise_variance
 
         for _ in parallel_map(predict, self._tasks(near, n)):
             pass
@@ -464,7 +466,7 @@ class Committee:
     def _communicated(self, asked: _Asked) -> list[Gaussian | None]:
         """The prediction of the communication expert for each target, if there is one."""
         if self.communication is None or not asked.with_variance:
-            return [None] * self.experts[0].Y.shape[1]
+            return [None] * self.experts.data.residuals.shape[1]
         found = self._answer(self.communication, asked, Workspace())
         return [Gaussian(one, found.variance) for one in found.mean.T]
 
@@ -474,12 +476,12 @@ class Committee:
         Large experts come first, so that threads finish together.
         """
         if near is None:
-            for m in self._by_size(np.arange(len(self.experts))):
+            for m in self._by_size(np.arange(len(self.layout.parts))):
                 for start in range(0, n, CHUNK_ROWS):
                     yield m, m, np.arange(start, min(n, start + CHUNK_ROWS))
             return
         order = np.argsort(near, axis=None, kind="stable")
-        bounds = np.searchsorted(near.ravel()[order], np.arange(len(self.experts) + 1))
+        bounds = np.searchsorted(near.ravel()[order], np.arange(len(self.layout.parts) + 1))
         for m in self._by_size(np.flatnonzero(np.diff(bounds))):
             for start in range(bounds[m], bounds[m + 1], CHUNK_ROWS):
                 pairs = order[start : min(start + CHUNK_ROWS, bounds[m + 1])]

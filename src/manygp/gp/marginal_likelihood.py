@@ -359,10 +359,6 @@ class TrainingData(NamedTuple):
         residuals = self.residuals[rows]
         return residuals if self.trend is None else residuals + self.trend.fitted[rows]
 
-    def on(self, trend: Trend) -> TrainingData:
-        """The same rows, which had no trend, with a trend under them."""
-        return self._replace(residuals=self.residuals - trend.fitted, trend=trend)
-
     def some(self, rows: IndexArray) -> TrainingData:
         """Some of the rows."""
         trend = None if self.trend is None else self.trend.some(rows)

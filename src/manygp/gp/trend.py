@@ -217,7 +217,14 @@ class TrendCandidate:
 
     def under(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Any:
         """The training rows with this trend under experts of these parts, who have a kernel."""
-        return data
+        trend = self.on(data, parts, kernel, n_jobs)
+        if trend is None:
+            return data
+        return data._replace(residuals=data.residuals - trend.fitted, trend=trend)
+
+    def on(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Trend | None:
+        """The trend of the training rows, under these experts."""
+        return None
 
     def some(self, rows: IndexArray) -> Self:
         """The same for some of the rows."""

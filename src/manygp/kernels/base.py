@@ -19,7 +19,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from manygp.arrays import Array
-from manygp.kernels.reading import Readable
+from manygp.kernels.sklearn_mixin import SklearnKernelMixin
 
 Interval = tuple[float, float]
 Bounds = Interval | tuple[Interval, ...] | Literal["fixed"]
@@ -70,7 +70,7 @@ class Workspace:
         return len(self._arrays)
 
 
-class Kernel(Readable, ABC):
+class Kernel(SklearnKernelMixin, ABC):
     """Base of all kernels. A leaf is a frozen dataclass with a `<name>_bounds` per hyperparameter.
 
     Bounds are a pair (low, high) in the hyperparameter's own units, one such pair per column where

@@ -10,7 +10,7 @@ from sklearn.gaussian_process import kernels as sk
 
 from manygp.kernels.base import Constant, Kernel, Matern, Product, Sum, White
 from manygp.kernels.catalogue import RBF, Linear, Periodic, RationalQuadratic
-from manygp.kernels.foreign import Foreign
+from manygp.kernels.sklearn_kernel import SklearnKernel
 
 
 def as_kernel(kernel: Any, n_features: int = 1) -> Kernel:
@@ -28,7 +28,7 @@ def as_kernel(kernel: Any, n_features: int = 1) -> Kernel:
     if type(kernel) in CONVERTERS:
         return CONVERTERS[type(kernel)](kernel, n_features)
     if isinstance(kernel, sk.Kernel) and not isinstance(kernel, sk.CompoundKernel):
-        return Foreign(kernel)
+        return SklearnKernel(kernel)
     raise ValueError(
         f"the kernel {kernel!r} has no counterpart in manygp; pass a kernel of manygp.kernels or "
         "of sklearn.gaussian_process.kernels, or sums and products of these"
@@ -40,13 +40,13 @@ def _matern(kernel: Any, n_features: int) -> Kernel:
     if kernel.nu == np.inf:
         return RBF(length_scale, bounds)
     if kernel.nu not in (0.5, 1.5, 2.5):
-        return Foreign(kernel)
+        return SklearnKernel(kernel)
     return Matern(length_scale, bounds, nu=kernel.nu)
 
 
 def _periodic(kernel: Any, n_features: int) -> Kernel:
     if n_features > 1:  # a function of the Euclidean distance, as it is
-        return Foreign(kernel)
+        return SklearnKernel(kernel)
     return Periodic(*_given(kernel, "length_scale", "periodicity"))
 
 

@@ -24,7 +24,7 @@ ANYWHERE = np.zeros((1, 1))
 
 
 @dataclass(frozen=True)
-class Quiet(Kernel):
+class NoiselessPart(Kernel):
     """The signal of an expression with noise in it. Its derivative is that of the expression."""
 
     whole: Kernel
@@ -75,7 +75,7 @@ class Quiet(Kernel):
 class MixedKernel(NoisyKernel):
     """k = signal + noise, whose hyperparameters are those of one expression."""
 
-    left: Quiet
+    left: NoiselessPart
 
     @classmethod
     def of(cls, whole: Kernel) -> Self:
@@ -88,7 +88,7 @@ class MixedKernel(NoisyKernel):
                             f"the kernel {whole} multiplies noise (White) by {other}, whose "
                             "variance differs between rows; pass the noise of rows as alpha"
                         )
-        return cls(Quiet(whole), White(noise_variance(whole), "fixed"))
+        return cls(NoiselessPart(whole), White(noise_variance(whole), "fixed"))
 
     @property
     def whole(self) -> Kernel:

@@ -18,8 +18,8 @@ import numpy as np
 from manygp.kernels.additive import Additive, Pairwise
 from manygp.kernels.base import Constant, Kernel, Matern, NoisyKernel, Pair, Product, Sum, White
 from manygp.kernels.catalogue import RBF, Linear, Periodic, RationalQuadratic
-from manygp.kernels.foreign import Foreign
 from manygp.kernels.mixed import MixedKernel
+from manygp.kernels.sklearn_kernel import SklearnKernel
 
 KERNELS: dict[str, Any] = {
     kind.__name__: kind
@@ -95,13 +95,13 @@ def _described(kernel: Kernel) -> str:
         return _short(kernel.variance)
     if type(kernel) is White:
         return f"White({_short(kernel.variance)})"
-    if isinstance(kernel, Foreign):
+    if isinstance(kernel, SklearnKernel):
         return str(kernel.kernel)
     return _call(kernel, [*kernel.parameters, *_settings(kernel)])
 
 
 def _named(kernel: Kernel) -> str:
-    if isinstance(kernel, Foreign):
+    if isinstance(kernel, SklearnKernel):
         return type(kernel.kernel).__name__
     settings = _settings(kernel)
     return _call(kernel, settings) if settings else type(kernel).__name__

@@ -21,7 +21,7 @@ from manygp.inputs import Scaling, check_magnitude, normalised_alpha
 from manygp.kernels.base import NoisyKernel
 from manygp.outofcore.blocks import Columns
 from manygp.outofcore.groups import GroupTree
-from manygp.outofcore.statistics import Statistics, lots
+from manygp.outofcore.statistics import Statistics, row_hashes
 from manygp.outofcore.work import RowFile, Token, read_arrays, write_arrays
 from manygp.rules import Partitioner
 from manygp.runtime.files import replacing
@@ -59,7 +59,7 @@ def scan(task: ScanTask) -> Scanned:
     for first, rows, piece in _numbered(task.block, task.start, task.columns):
         task.columns.refuse(piece, task.block.place, task.block.first + first - task.start)
         found.append(Statistics.of(rows, piece, task.columns.targets))
-        chosen = lots(rows, task.seed) < np.uint64(min(task.threshold, 2**64 - 1))
+        chosen = row_hashes(rows, task.seed) < np.uint64(min(task.threshold, 2**64 - 1))
         numbers.append(rows[chosen])
         values.append(piece[chosen])
     width = len(task.columns.names) + task.columns.n_targets + task.columns.noise
@@ -115,7 +115,7 @@ class Sorting(NamedTuple):
 
     def groups(self, numbers: Numbers, X: Array) -> IndexArray:
         """The group of each scaled row (N, d): (N,)."""
-        last = lots(numbers, self.seed).astype(float) / 2.0**64
+        last = row_hashes(numbers, self.seed).astype(float) / 2.0**64
         return self.tree.group_of(np.column_stack([X * self.metric, last]))
 
 

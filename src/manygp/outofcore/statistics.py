@@ -36,7 +36,7 @@ def mixed(words: Words) -> Words:
     return words ^ (words >> np.uint64(31))
 
 
-def lots(numbers: npt.NDArray[np.int64], seed: int) -> Words:
+def row_hashes(numbers: npt.NDArray[np.int64], seed: int) -> Words:
     """A random word for each row, by its number among all rows and a seed: (N,)."""
     return mixed(numbers.astype(np.uint64) ^ mixed(np.array([seed], dtype=np.uint64)))
 

@@ -24,7 +24,7 @@ from manygp.outofcore.blocks import Columns
 from manygp.outofcore.builder import Disk, DiskBuilder
 from manygp.outofcore.engine import Engine
 from manygp.outofcore.groups import grow
-from manygp.outofcore.statistics import Statistics, lots
+from manygp.outofcore.statistics import Statistics, row_hashes
 from manygp.outofcore.work import put
 from manygp.runtime import progress
 from manygp.runtime.progress import say, warn
@@ -39,7 +39,7 @@ from manygp.training.pipeline import (
     Prepared,
     choose_trend_and_kernel,
     fitted_model,
-    prepare_scaled,
+    prepare,
 )
 
 # Up to this number of rows the model is that of rows in memory.
@@ -168,7 +168,7 @@ def _trained(
     settings, columns = job.settings, job.columns
     sample = _Sample.of(scanned, columns)
     del scanned
-    prepared = prepare_scaled(
+    prepared = prepare(
         replace(settings, alpha=sample.noise(settings)),
         sample.X,
         sample.Y,
@@ -250,7 +250,7 @@ class _Groups(NamedTuple):
     def of(cls, job: Job, prepared: Prepared, columns_metric: Array, seed: int, n: int) -> _Groups:
         """Grow the tree of groups on the sample, and sort all rows by it."""
         X = prepared.data.X
-        last = lots(np.arange(len(X)), seed).astype(float) / 2.0**64  # for equal rows
+        last = row_hashes(np.arange(len(X)), seed).astype(float) / 2.0**64  # for equal rows
         tree = grow(np.column_stack([X * columns_metric, last]), max(1, round(n / GROUP_ROWS)))
         sorting = stages.Sorting(
             job.columns,

@@ -22,7 +22,7 @@ from manygp.calibration import (
     normal_nll,
     recalibrate,
 )
-from manygp.committee.committee import MANY_ROWS, Committee, Layout, Query, balltree, check_parts
+from manygp.committee.committee import MANY_ROWS, Committee, Layout, Query, balltree
 from manygp.fit_report import Alternative, CalibrationReport, Plan, Shrinkage
 from manygp.gp.marginal_likelihood import Objective, TrainingData, maximise
 from manygp.gp.trend import SMALLEST_REST, TrendCandidate, TrendFactory
@@ -538,7 +538,6 @@ class KernelChoice(NamedTuple):
         """The parts of the rows in a metric."""
         U = self.data.X * columns
         parts = self.settings.partitioner(U, self.n_parts, self.rng)
-        check_parts(parts, len(U))
         return Layout.of(self.data.X, parts, columns)
 
     def _builder(self, kernel: NoisyKernel, layout: Layout) -> Builder:

@@ -149,23 +149,22 @@ class Prepared(NamedTuple):
         return kernel if self.repeats is None else with_noise_floor(kernel, self.repeats)
 
 
-def prepare(settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | int) -> Prepared:
-    """Scale rows X (n, d) and targets Y (n, t), and choose the kernel to start from."""
-    scalings = inputs.scalings(X, Y, scale_X=settings.scales_X, scale_y=settings.normalize_y)
-    return prepare_scaled(settings, X, Y, columns, scalings)
-
-
-def prepare_scaled(
+def prepare(
     settings: Settings,
     X: Array,
     Y: Array,
     columns: tuple[str, ...] | int,
-    scalings: tuple[Scaling, Scaling],
+    scalings: tuple[Scaling, Scaling] | None = None,
 ) -> Prepared:
-    """The same with scalings of inputs and targets that are known."""
+    """Scale rows X (n, d) and targets Y (n, t), and choose the kernel to start from.
+
+    Scalings of inputs and targets that are not given are those of these rows.
+    """
     n, d = X.shape
     own = None if settings.kernel is None else settings.own_kernel(d)
-    x_scaling, y_scaling = scalings
+    x_scaling, y_scaling = scalings or inputs.scalings(
+        X, Y, scale_X=settings.scales_X, scale_y=settings.normalize_y
+    )
     alpha = inputs.scaled_alpha(settings.alpha, n, y_scaling)
     Z = inputs.scaled_rows(X, x_scaling, columns)
     kernel = split_noise(default_kernel(d, Z.std(axis=0)) if own is None else own)

@@ -397,8 +397,8 @@ class FoldCandidate(TrendCandidate):
     trend: Trend
     is_constant = False
 
-    def under(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Any:
-        return data.on(self.trend)
+    def on(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Trend:
+        return self.trend
 
     def some(self, rows: IndexArray) -> Self:
         return replace(super().some(rows), trend=self.trend.some(rows))

@@ -723,10 +723,9 @@ class LinearCandidate(TrendCandidate):
     is_constant = False
     depends_on_experts = True
 
-    def under(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Any:
+    def on(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Trend:
         form = Form(self.name, self.ridge.basis, self.ridge.penalty / self.mean_square)
-        trend = fit_linear(form, data, parts, kernel, n_jobs)
-        return data.on(rows_under(trend, data, parts, n_jobs))
+        return rows_under(fit_linear(form, data, parts, kernel, n_jobs), data, parts, n_jobs)
 
 
 class LinearFamily:

@@ -10,7 +10,7 @@ from manygp.arrays import Array, IndexArray
 from manygp.kernels.base import Kernel, NoisyKernel, split_noise
 
 
-class Written(NamedTuple):
+class UserKernel(NamedTuple):
     """The user's expression, ours or scikit-learn's, and how its theta belongs to that of fits.
 
     Attributes
@@ -27,14 +27,14 @@ class Written(NamedTuple):
     shift: Array
 
     @classmethod
-    def of(cls, kernel: Any, n_features: int) -> Written:
+    def of(cls, kernel: Any, n_features: int) -> UserKernel:
         """The expression's elements of theta, numbered, and found again among signal and noise."""
         numbers = np.arange(len(kernel.theta)) + 1.0
         marked = split_noise(converted(kernel.clone_with_theta(np.log(numbers)), n_features))
         return cls(kernel, np.rint(marked.values).astype(np.intp) - 1, np.zeros(len(numbers)))
 
     @classmethod
-    def in_units(cls, kernel: NoisyKernel, scale: Array) -> Written:
+    def in_units(cls, kernel: NoisyKernel, scale: Array) -> UserKernel:
         """A kernel of ours for columns that are multiplied by `scale` (d,)."""
         expression = kernel.in_units(scale)
         return cls(expression, np.arange(kernel.n_free), expression.theta - kernel.theta)

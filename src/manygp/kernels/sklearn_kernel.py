@@ -15,7 +15,7 @@ from manygp.kernels.base import Kernel, Pullback, Workspace
 
 
 @dataclass(frozen=True, repr=False)
-class Foreign(Kernel):
+class SklearnKernel(Kernel):
     """A kernel of scikit-learn's, or one that somebody has written for it, with its own gradient.
 
     Noise in it, which it adds where it is called with one argument, counts as signal.
@@ -31,7 +31,7 @@ class Foreign(Kernel):
             )
 
     def __repr__(self) -> str:  # complete, unlike scikit-learn's
-        return f"Foreign({type(self.kernel).__qualname__}, {self.kernel.get_params()!r})"
+        return f"SklearnKernel({type(self.kernel).__qualname__}, {self.kernel.get_params()!r})"
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
         return np.array(self.kernel(X1, X2), dtype=float, order="C")

@@ -10,7 +10,7 @@ import numpy as np
 from manygp.arrays import Array
 
 
-class Readable:
+class SklearnKernelMixin:
     """What scikit-learn's kernels answer, of a frozen dataclass with `theta` and `bounds`."""
 
     parameters: ClassVar[tuple[str, ...]]
@@ -57,7 +57,7 @@ class Readable:
 
         found = []
         for name, value in self.get_params(deep=False).items():
-            if isinstance(value, Readable):
+            if isinstance(value, SklearnKernelMixin):
                 found += [
                     one._replace(name=f"{name}__{one.name}") for one in value.hyperparameters
                 ]
