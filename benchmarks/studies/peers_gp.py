@@ -14,7 +14,13 @@ from benchmarks.studies.processes import CannotRunError
 from manygp.arrays import Array
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels.base import NoisyKernel, default_kernel, metric, split_noise
-from manygp.training.experts import SHARED_ROWS, fit_shared, random_blocks, starts_of
+from manygp.training.experts import (
+    SHARED_ROWS,
+    ExecutionContext,
+    fit_shared,
+    random_blocks,
+    starts_of,
+)
 
 # Rows of the GP that each query has to itself.
 NEIGHBOURS = 400
