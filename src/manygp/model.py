@@ -279,7 +279,7 @@ class FittedModel:
 
     @property
     def tails(self) -> Array:
-        """One over the degrees of freedom, and the scale, of groups by std: see `ConformalScores`."""
+        """One over the degrees of freedom, and the scale, of groups by std."""
         return self._conformal_scores.tails
 
     def loo_predict(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:

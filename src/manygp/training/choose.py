@@ -1,7 +1,7 @@
 """One way to choose: candidates are evaluated on rows that are left out, the simplest first.
 
-Trends, shared kernels, noise, shrinkages and overlaps are all chosen by `Choice`; `evaluate` scores
-a committee, and all rules by which it may be queried, on rows that its experts shall not know.
+Trends, shared kernels, noise, shrinkages and overlaps are all chosen by `Choice`; `evaluate`
+scores a committee, and all rules by which it may be queried, on rows that experts shall not know.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class TrendChoice:
     rows: int = 6000
     regions: int = 8
     region_rows: int = 1500
-    # Share of a region, in its middle, whose rows are left out: at its rim experts know too little.
+    # Share of a region, in its middle, whose rows are left out: at its rim experts know too
+    # little.
     middle: float = 0.5
     # A kernel of these committees is fitted on this many blocks of random rows, another on as many
     # of clusters of rows near each other, since some see what others miss; the better one counts.
@@ -710,7 +711,7 @@ class _CommitteeSearch:
     def climb(self) -> tuple[Candidate, list[Alternative]]:
         """Shrinkage, then overlap, then shrinkage again, from the simpler to the more flexible."""
         shrinkages = self.space.shrinkages
-        narrowest, *wider = self.overlaps
+        narrowest = self.overlaps[0]
         by_shrinkage = self._choose("shrinkage", Candidate(shrinkages[0], narrowest), shrinkages)
         first = by_shrinkage.best
         by_overlap = self._choose("overlap", first, self.overlaps)
