@@ -335,7 +335,9 @@ def test_an_interrupted_fit_says_no_more_than_that(in_processes, monkeypatch, tm
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(KeyboardInterrupt):
-            fit_kernels(DATA, tasks(PARTS[:12], starts), FREE, 30.0, ExecutionContext(2, Interrupted()))
+            fit_kernels(
+                DATA, tasks(PARTS[:12], starts), FREE, 30.0, ExecutionContext(2, Interrupted())
+            )
         gc.collect()
     over.touch()
     assert [str(one.message) for one in caught] == []

@@ -18,8 +18,7 @@ from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels.base import split_noise
 from manygp.paper import LABELS
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, SHRINKAGES, Settings
-from manygp.training import budget, pipeline
-from manygp.training import choose
+from manygp.training import budget, choose, pipeline
 from manygp.training import experts as builder
 from manygp.training.budget import (
     LEAST_POINTS,

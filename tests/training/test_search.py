@@ -17,8 +17,8 @@ from manygp.kernels.base import metric, split_noise
 from manygp.paper import LABELS
 from manygp.rules import TEMPERED, Information, Recalibration, VarianceCurve
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, STRENGTHS, Settings
-from manygp.training import experts as builder
 from manygp.training import choose, pipeline
+from manygp.training import experts as builder
 from manygp.training.choose import COMMITTEE, NOISE_FLOOR, KernelChoice, has_no_noise
 from manygp.training.experts import Builder, ExecutionContext, affordable
 from models import FIXED, answers_at, assert_sound, choosing
@@ -52,7 +52,7 @@ def chosen():
 
 def test_the_report_has_one_choice_per_parameter(chosen):
     report = chosen.calibration_report_
-    assert list(report.chosen) == PARAMETERS
+    assert list(report.chosen) == ["trend", *PARAMETERS]
     assert {one.parameter for one in report.alternatives} == set(PARAMETERS)
     assert report.n_rows == 150
     for parameter in PARAMETERS:
