@@ -223,13 +223,7 @@ class Settings:
             "scales_X": self.kernel is None if self.normalize_X is None else self.normalize_X,
             "shared_kernels": 2 if _is_auto(self.hyperparameters) else int(shares),
             "chooses_trend": chooses,
-            "trends": (
-                TrendOf(named == "constant", trend if named != "auto" else "constant"),
-                TrendOf(
-                    {"none": False, "constant": True}.get(named, not needs.dependence),
-                    trend if named != "auto" or chooses else "constant",
-                ),
-            ),
+            "trends": _trends_of(trend, named, needs, chooses=chooses),
             "rule_parameters": {name: getattr(self, name) for name in RULE_PARAMETERS},
         }
         for name, value in found.items():
@@ -275,6 +269,13 @@ class Settings:
 
     def _has_tolerance(self) -> bool:
         return isinstance(self.routing, float) and 0 < self.routing < 1
+
+
+def _trends_of(trend: Any, named: str, needs: Needs, *, chooses: bool) -> tuple[TrendOf, TrendOf]:
+    """The trend for a single expert and for several; `named` is empty for a regressor."""
+    single = TrendOf(named == "constant", trend if named != "auto" else "constant")
+    constant_mean = {"none": False, "constant": True}.get(named, not needs.dependence)
+    return single, TrendOf(constant_mean, trend if chooses else single.trend)
 
 
 def _is_auto(value: Any) -> bool:

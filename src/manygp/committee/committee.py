@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -41,20 +41,6 @@ GROUP_CLUSTERS = 16
 SAMPLED_ROWS = 100
 # A group with more than this share of all rows has nothing to tell them apart.
 MOST_OF_ALL = 0.9
-
-
-Rule = TypeVar("Rule", bound=Partitioner)
-
-
-def whole(partition: Rule) -> Rule:
-    """Declare that each part of a partition holds all rows, whatever their number."""
-    partition.all_rows = True  # type: ignore[attr-defined]
-    return partition
-
-
-def has_all_rows(partition: Partitioner) -> bool:
-    """Whether a partition has declared that each of its parts holds all rows."""
-    return bool(getattr(partition, "all_rows", False))
 
 
 def random(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
@@ -143,18 +129,6 @@ def balltree(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArra
         parts[nearest] = np.append(parts[nearest], row)
         open_parts[nearest] = False
     return [np.sort(part) for part in parts]
-
-
-@whole
-def one_part(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
-    """All rows in one part: the global GP (GP-full)."""
-    return [np.arange(len(X))]
-
-
-@whole
-def full_parts(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
-    """All rows in every part: the paper's diagnostic GP-pro-full."""
-    return one_part(X, n_parts, rng) * n_parts
 
 
 PARTITIONS: dict[str, Partitioner] = {"balltree": balltree, "kmeans": kmeans, "random": random}

@@ -469,6 +469,12 @@ class KernelChoice(NamedTuple):
     def n_parts(self) -> int:
         return max(1, len(self.data.X) // self.plan.points_per_expert)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether experts have a kernel in common, or the trend needs one."""
+        shares = self.n_parts > 1 and self.space.shrinkages[0] != 0.0
+        return shares or self.trend.depends_on_experts
+
     def choose(self, start: NoisyKernel, deadline: float) -> tuple[Builder, list[Alternative]]:
         """The builder with the best shared kernel, and how kernels were compared.
 
@@ -478,9 +484,7 @@ class KernelChoice(NamedTuple):
         as well.
         """
         (n, d), rows, rng = self.data.X.shape, self.plan.shared_rows, self.rng
-        shared = self.n_parts > 1 and self.space.shrinkages[0] != 0.0
-        shared = shared or self.trend.depends_on_experts
-        kernel = start
+        shared, kernel = self.is_shared, start
         self.run.progress.begin("kernel")
         if shared:
             kernel = self._fitted(start, random_blocks(n, rows, rng))
