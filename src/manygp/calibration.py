@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression, minimize_scalar
@@ -310,21 +310,34 @@ class LeftOutErrors(NamedTuple):
         Known noise of the rows, which comes on top.
     unknown : ndarray of shape (N,)
         Share of the prior variance that the experts had left.
+    rows : ndarray of shape (N,)
+        Which of the training rows they are.
+    means : ndarray of shape (t, N)
+        Predicted means.
     """
 
     squares: Array
     variance: Array
     alpha: Array
     unknown: Array
+    rows: IndexArray
+    means: Array
 
     def some(self, rows: AnyArray) -> LeftOutErrors:
         """Some of the rows."""
-        return LeftOutErrors(*(array[..., rows] for array in self))
+        arrays: Any = self
+        return LeftOutErrors(*(array[..., rows] for array in arrays))
 
-    def conformal_scores(self, curve: Correction) -> ConformalScores:
-        """Errors in units of the std, with a correction, in groups if these predict better."""
-        total = self.total(curve)
-        return fit_conformal_scores(np.sqrt(self.squares / total), np.sqrt(total))
+    def conformal_scores(self, curve: Correction, log_factors: Array | None) -> ConformalScores:
+        """Errors in units of the std, with a correction, in groups if these predict better.
+
+        `log_factors` (t, N) are those of local noise, if there is any.
+        """
+        total = np.broadcast_to(self.total(curve), self.squares.shape)
+        if log_factors is not None:
+            total = total * np.exp(log_factors)
+        std = np.exp(0.5 * np.log(total).mean(axis=0)) if len(total) > 1 else np.sqrt(total[0])
+        return fit_conformal_scores(np.sqrt(self.squares / total), std)
 
     def nll(self, curve: VarianceCurve) -> float:
         """Mean negative log-likelihood of the normal distribution with a correction."""

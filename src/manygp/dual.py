@@ -25,6 +25,7 @@ SLOPES: dict[Any, Slopes] = {
     np.square: (lambda a, c: 2 * a,),
     np.sqrt: (lambda a, c: 0.5 / c,),
     np.exp: (lambda a, c: c,),
+    np.cos: (lambda a, c: -np.sin(a),),
     np.log: (lambda a, c: 1 / a,),
     np.log1p: (lambda a, c: 1 / (1 + a),),
 }

@@ -15,11 +15,13 @@ from manygp.calibration import ConformalScores, PredictiveDistribution, check_co
 from manygp.committee.committee import Committee, Query
 from manygp.committee.covariance import between_rows
 from manygp.committee.gradients import gradients
+from manygp.dual import with_slopes
 from manygp.fit_report import CalibrationReport, Plan
 from manygp.gp.marginal_likelihood import Likelihood, psd_root
 from manygp.inputs import Scaling
 from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.kernels.user_kernel import UserKernel
+from manygp.noise import LocalNoise, split_variance
 from manygp.relevance import Relevance, relevance_of
 from manygp.rules import NO_COMMUNICATION, ExpertPredictions, PredictionRules, only_means
 from manygp.runtime.parallel import single_threaded_blas
@@ -119,6 +121,8 @@ class FittedModel:
     cross_validated : ndarray of shape (t + 1, n), or None
         Means and std, normalised, of the training rows by experts that have learned nothing from
         them, not even hyperparameters, and by the chosen rules: of a small model of one expert.
+    noise : LocalNoise or None
+        How the total variance depends on the row, beyond what experts know.
     encoder : TableEncoder or None
         How the columns of a table become those of X (see `manygp.tables`), if X was a table
         that needs one.
@@ -142,6 +146,7 @@ class FittedModel:
     report: CalibrationReport | None
     plan: Plan
     cross_validated: Array | None = None
+    noise: LocalNoise | None = None
     encoder: Any = None
     target: str | None = None
     order: IndexArray | None = None
@@ -229,9 +234,14 @@ class FittedModel:
 
     def gradients(self, x: Array) -> tuple[Array, Array]:
         """Derivatives of mean and std of y by one row x (d,): (d,) each."""
-        mean, variance = gradients(self.committee, self.rules, self._scaled(x[None])[0])
+        Z = self._scaled(x[None])
+        mean, variance = gradients(self.committee, self.rules, Z[0])
+        std: Any = np.sqrt(variance)
+        if self.noise is not None and self.rules == self.chosen:
+            log = self.noise.log_factor(0, with_slopes(Z), variance[None], mean[None])
+            std = std * np.exp(0.5 * log)[0]
         unit = self.y_scaling.scale[0] / self.x_scaling.scale
-        return unit * mean.slope, unit * np.sqrt(variance).slope  # type: ignore[attr-defined]
+        return unit * mean.slope, unit * std.slope
 
     def predict_joint(
         self, X: Array, *, latent: bool = False, alpha: Any = 0.0
@@ -240,8 +250,8 @@ class FittedModel:
         Z, squared = self._scaled(X), self._squared_scale()
         mean, cov = self._joint(Z, latent=latent)
         if not latent:
-            np.einsum("ii->i", cov)[:] += inputs.scaled_alpha(alpha, len(X), self.y_scaling)
-        return self._in_units(mean), _squeeze(cov[:, :, None] * squared)
+            np.einsum("tii->ti", cov)[:] += inputs.scaled_alpha(alpha, len(X), self.y_scaling)
+        return self._in_units(mean), _squeeze(np.moveaxis(cov, 0, -1) * squared)
 
     def predict_interval(
         self, X: Array, coverage: float, *, alpha: Any = 0.0
@@ -314,7 +324,11 @@ class FittedModel:
         rows = sample_rows(len(data.X), len(data.X) if most is None else most)
         if self.cross_validated is not None and self.rules == self.chosen:
             mean = self._in_units(self.cross_validated[:-1, rows])
-            std = self._std_in_units(self.cross_validated[-1, rows])
+            std = self.cross_validated[-1, rows]
+            if self.noise is not None:
+                none = np.zeros((self.n_targets, len(rows)))
+                std = std * np.exp(0.5 * self.noise.of_left_out(rows, none))
+            std = self._std_in_units(std)
         else:
             mean, std = self.loo_predict(rows)
         return rows, self.y_scaling.undo(data.targets_of(self._places(rows))), mean, std
@@ -353,9 +367,12 @@ class FittedModel:
         self, X: Array, n_samples: int, rng: np.random.RandomState, *, latent: bool = False
     ) -> Array:
         """Draws from the joint distribution: (N, n_samples) or (N, t, n_samples)."""
-        mean, cov = self._joint(self._scaled(X), latent=latent)
-        root = psd_root(cov)
-        draws = [m[:, None] + root @ rng.normal(size=(len(m), n_samples)) for m in mean]
+        mean, covs = self._joint(self._scaled(X), latent=latent)
+        roots = [psd_root(cov) for cov in (covs[:1] if self.noise is None else covs)]
+        draws = [
+            m[:, None] + roots[min(t, len(roots) - 1)] @ rng.normal(size=(len(m), n_samples))
+            for t, m in enumerate(mean)
+        ]
         samples = self.y_scaling.undo(np.stack(draws, axis=-1)).swapaxes(1, 2)
         return samples[:, 0] if len(draws) == 1 else samples
 
@@ -461,8 +478,29 @@ class FittedModel:
     ) -> tuple[Array, Array]:
         """Mean and std in the units of y."""
         mean, variance, noise = self._distribution(query)
-        std = np.sqrt(variance if latent else variance + noise + known_noise)
+        found = self._local(query, mean, variance, noise)
+        std = np.sqrt(found[0] if latent else found[0] + found[1] + known_noise)
         return self._in_units(mean), self._std_in_units(std)
+
+    def _local(
+        self, query: Query, mean: Array, variance: Array, noise: Array
+    ) -> tuple[Array, Array]:
+        """Latent variances and those of the noise, (N,), or (t, N) where noise is local."""
+        if self.noise is None or self.rules != self.chosen:
+            return variance, noise
+        total = variance + noise
+        logs = np.array(
+            [self.noise.log_factor(t, query.X, total, one) for t, one in enumerate(mean)]
+        )
+        if query.left_out is not None:
+            logs = self.noise.of_left_out(query.left_out, logs)
+        return split_variance(variance, total * np.exp(logs))
+
+    def noise_std(self, X: Array) -> Array:
+        """Standard deviation of the noise alone."""
+        query = Query(self._scaled(X))
+        mean, variance, noise = self._distribution(query)
+        return self._std_in_units(np.sqrt(self._local(query, mean, variance, noise)[1]))
 
     @cached_property
     def _conformal_scores(self) -> ConformalScores:
@@ -473,11 +511,12 @@ class FittedModel:
         rows = sample_rows(len(data.X), SCORED_ROWS)
         query = self._left_out(rows)
         mean, variance, noise = self._distribution(query)
-        std = np.sqrt(variance + noise + self._known_noise(query))
+        latent, noise = self._local(query, mean, variance, noise)
+        std = np.sqrt(latent + noise + self._known_noise(query))
         return ConformalScores.of((data.targets_of(self._places(rows)).T - mean) / std, std)
 
     def _joint(self, Z: Array, *, latent: bool) -> tuple[Array, Array]:
-        """Means (t, N) and joint covariance (N, N) of the normalised targets."""
+        """Means (t, N) and joint covariances (t, N, N) of the normalised targets."""
         committee, k = self.committee, self.rules.nearest
         mean, variance, noise = self._distribution(Query(Z))
         (weights,) = committee.map_blocks(
@@ -493,9 +532,14 @@ class FittedModel:
             seats = committee.layout.nearest(Z, k)[0].T
         terms = None if committee.trend is None else committee.trend.model.at(Z).basis
         cov = between_rows(committee.experts, Z, seats, weights, variance, terms)
+        shared, noise = self._local(Query(Z), mean, variance, noise)
+        covs = np.repeat(cov[None], len(mean), axis=0)
+        if shared is not variance:
+            scale = np.sqrt(shared / variance)  # (t, N), 1 but where it would exceed the total
+            covs *= scale[:, :, None] * scale[:, None]
         if not latent:
-            np.einsum("ii->i", cov)[:] += noise
-        return mean, cov
+            np.einsum("tii->ti", covs)[:] += noise
+        return mean, covs
 
     def _squared_scale(self) -> Array:
         """Squared units of y: (t,)."""
@@ -509,9 +553,9 @@ class FittedModel:
         return squared
 
     def _std_in_units(self, std: Array) -> Array:
-        """Standard deviations (N,) of the normalised targets in the units of y."""
+        """Standard deviations (N,) or (t, N) of the normalised targets in the units of y."""
         with np.errstate(over="ignore", under="ignore"):
-            scaled = std[:, None] * self.y_scaling.scale
+            scaled = np.atleast_2d(std).T * self.y_scaling.scale
         if not np.all((scaled > 0) & (scaled < np.inf)):
             raise ValueError(
                 f"std, in the units of y, whose scale is {self.y_scaling.scale}, is beyond "

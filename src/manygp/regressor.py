@@ -109,6 +109,11 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         "constant" where there are several experts, and else "none".
     prior_mean : {"zero", "constant"}, default=None
         The former name of `trend`: "none" and "constant". It will be removed in version 0.4.
+    noise : {"auto", "constant", "local"}, default="auto"
+        Whether the std may be larger in some places than in others beyond what experts know: a
+        smooth factor that depends on the row, its predicted std and mean, learned from rows that
+        were left out. "auto" takes it where left-out rows gain by it. A kernel of your own, or a
+        calibration of the paper's, has none.
     alpha : float or array-like of shape (n,), default=0.0
         Known noise variance of the training targets, in the square of their units, on top of
         the kernel's White. It counts whenever one of these rows is left out. As in scikit-learn
@@ -215,6 +220,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         routing: Any = "auto",
         trend: Any = "auto",
         prior_mean: str | None = None,
+        noise: str = "auto",
         alpha: Any = 0.0,
         optimizer: Any = "fmin_l_bfgs_b",
         normalize_X: bool | None = None,
@@ -240,6 +246,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         self.routing = routing
         self.trend = trend
         self.prior_mean = prior_mean
+        self.noise = noise
         self.alpha = alpha
         self.optimizer = optimizer
         self.normalize_X = normalize_X
@@ -588,6 +595,15 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     def predict_experts(self, X: Any) -> ExpertPredictions:
         """What every expert predicts by itself, in the units of y, before any rule is applied."""
         return self.model_.predict_experts(self._rows(X).X)
+
+    def noise_std(self, X: Any) -> Array:
+        """Standard deviation of the noise alone at each row: (N,) or (N, t).
+
+        Parameters
+        ----------
+        X : array-like or table of shape (N, d)
+        """
+        return self.model_.noise_std(self._rows(X).X)
 
     def calibration_ratio(self, X: Any) -> Array:
         """Factor by which the calibration shrinks every expert's variance: (M, N)."""

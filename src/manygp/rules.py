@@ -375,6 +375,8 @@ NO_COMMUNICATION = (
 SMALLEST_EIGENVALUE = 1e-12
 
 
+# Noise, relative to its variance, of an expert that nested aggregation has faded to a half.
+FADING = 1e-3
 # How near to its edge a taper bends: the smaller, the more it looks like 1 - r^2.
 BEND = 0.05
 
@@ -496,7 +498,7 @@ def nested(experts: ExpertPredictions, weights: Array) -> Gaussian:
     correlation = np.moveaxis(experts.covariance / (scale * scale[:, None]), -1, 0)
     # An expert that fades out is observed with more and more noise.
     fading = np.maximum(taper(experts), SMALLEST_EIGENVALUE)
-    np.einsum("nii->ni", correlation)[:] += (1 / fading - 1).T
+    np.einsum("nii->ni", correlation)[:] += FADING * (1 / fading - 1).T
     values, vectors = np.linalg.eigh(correlation)
     kept = values > SMALLEST_EIGENVALUE
     inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
@@ -507,7 +509,7 @@ def nested(experts: ExpertPredictions, weights: Array) -> Gaussian:
     prior = _mean_over_experts(experts.prior_variance, experts)
     variance = prior - np.einsum("ni,in->n", right, combination)
     # The best combination is at least as good as any expert: what is above is rounding.
-    variance = np.minimum(variance, (experts.variance / fading).min(axis=0))
+    variance = np.minimum(variance, (experts.variance * (1 + FADING / fading)).min(axis=0))
     mean = _mean_over_experts(experts.prior_mean, experts) + shift.sum(axis=0)
     return Gaussian(mean, np.maximum(variance, SMALLEST_EIGENVALUE * prior))
 

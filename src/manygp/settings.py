@@ -44,6 +44,8 @@ STRENGTHS = (0.0, 0.5, 1.0)
 PRIOR_MEANS: dict[Any, str] = {"zero": "none", "constant": "constant"}
 # What columns of a table may hold: anything, or complete numbers only.
 COLUMNS = ("auto", "numeric")
+# Whether noise may depend on the row.
+NOISES = ("auto", "constant", "local")
 # The parameters that `predict` reads: they may change after `fit`.
 RULE_PARAMETERS = ("calibration", "weighting", "temperature", "aggregation", "routing")
 
@@ -116,6 +118,9 @@ class Settings:
         The first entry of each choice.
     has_whole_parts : bool
         Whether each part of the partition holds all rows.
+    learns_noise : bool
+        Whether noise that depends on the row is tried: not for a kernel of the user's own, nor
+        for the paper's calibration.
     rule_parameters : dict
         The parameters that `predict` reads.
     """
@@ -128,6 +133,7 @@ class Settings:
     trends: tuple[TrendOf, TrendOf] = field(init=False, repr=False)
     rules: PredictionRules = field(init=False, repr=False)
     has_whole_parts: bool = field(init=False, repr=False)
+    learns_noise: bool = field(init=False, repr=False)
     rule_parameters: dict[str, Any] = field(init=False, repr=False)
     kernel: Any = None
     points_per_expert: int = 200
@@ -141,6 +147,7 @@ class Settings:
     routing: Any = "auto"
     trend: Any = "auto"
     prior_mean: str | None = None
+    noise: str = "auto"
     alpha: Any = 0.0
     optimizer: Any = L_BFGS
     normalize_X: bool | None = None
@@ -165,6 +172,8 @@ class Settings:
         self._check_trend()
         if isinstance(self.columns, str) and self.columns not in COLUMNS:
             raise ValueError(f"columns must be one of {COLUMNS}, not {self.columns!r}")
+        if self.noise not in NOISES:
+            raise ValueError(f"noise must be one of {', '.join(NOISES)}, not {self.noise!r}")
         check_integer("points_per_expert", self.points_per_expert, 1)
         check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
         if self.time_budget is not None:
@@ -224,6 +233,7 @@ class Settings:
             "shared_kernels": 2 if _is_auto(self.hyperparameters) else int(shares),
             "chooses_trend": chooses,
             "trends": _trends_of(trend, named, needs, chooses=chooses),
+            "learns_noise": self.noise != "constant" and space.recalibrate and space.standard,
             "rule_parameters": {name: getattr(self, name) for name in RULE_PARAMETERS},
         }
         for name, value in found.items():

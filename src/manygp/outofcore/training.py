@@ -37,6 +37,7 @@ from manygp.training.experts import SHARED_ROWS, ExecutionContext, affordable
 from manygp.training.pipeline import (
     Foundation,
     Prepared,
+    choose_noise,
     choose_trend_and_kernel,
     fitted_model,
     prepare,
@@ -189,6 +190,7 @@ def _trained(
     job.say(f"{len(builder.layout.parts):,} experts")
     found = choose_committee(builder, foundation.space, foundation.rng)
     found = found.after(foundation.compared, trend=foundation.trend)
+    found = choose_noise(settings, builder.data.X, found)
     model = fitted_model(settings, prepared, plan, builder.kernel, found)
     return replace(
         model,

@@ -26,6 +26,7 @@ from manygp.kernels.base import Kernel, Sum, split_noise
 from manygp.kernels.mixed import MixedKernel
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.model import FittedModel
+from manygp.noise import LocalNoise
 from manygp.rules import PredictionRules
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.storage import container
@@ -111,6 +112,8 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
         arrays["conformity_places"] = model.conformal_scores.places
     if model.cross_validated is not None:
         arrays["honest"] = model.cross_validated
+    if model.noise is not None:
+        arrays |= model.noise.to_file()
     return arrays
 
 
@@ -185,7 +188,10 @@ def _decoded(
     parts = read_experts(manifest, arrays, kernel)
     n_targets = parts.data.residuals.shape[1]
     require(manifest["alone"] is (len(parts.own) == 1), "its experts are not as many as it says")
-    cross_validated = None
+    cross_validated = noise = None
+    if "noise_rows" in arrays:
+        n, d = parts.data.X.shape
+        noise = LocalNoise.from_file(arrays, n, (d, n_targets))
     if "honest" in arrays:
         cross_validated = floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
         require(np.all(cross_validated[-1] > 0), "a std of it is not positive")
@@ -206,6 +212,7 @@ def _decoded(
         "rules": rules,
         "conformal_scores": _conformal_scores(arrays, n_targets),
         "cross_validated": cross_validated,
+        "noise": noise,
         "order": read_order(arrays, len(parts.data.X)),
         "report": None if manifest["report"] is None else _report(manifest["report"]),
         "plan": _plan(decode_all(manifest["plan"])),

@@ -27,6 +27,7 @@ from manygp.fit_report import Alternative, CalibrationReport, Plan, Shrinkage
 from manygp.gp.marginal_likelihood import Objective, TrainingData, maximise
 from manygp.gp.trend import SMALLEST_REST, TrendCandidate, TrendFactory
 from manygp.kernels.base import NoisyKernel, White, default_kernel, metric, split_noise
+from manygp.noise import LocalNoise
 from manygp.rules import ExpertPredictions, PredictionRules, VarianceCurve
 from manygp.runtime.parallel import thread_map
 from manygp.settings import FEWEST_NEAREST, SearchSpace, Settings
@@ -586,6 +587,7 @@ class Selection(NamedTuple):
     report : CalibrationReport or None
     cross_validated : ndarray of shape (t + 1, n), or None
         Mean and std of all rows by experts that have learned nothing from them.
+    noise : LocalNoise or None
     """
 
     committee: Committee
@@ -593,6 +595,7 @@ class Selection(NamedTuple):
     errors: LeftOutErrors | None = None
     report: CalibrationReport | None = None
     cross_validated: Array | None = None
+    noise: LocalNoise | None = None
 
     def after(self, compared: Iterable[Alternative], **chosen: Any) -> Selection:
         """The same; its report begins with what was compared before, and names what was chosen."""
@@ -662,7 +665,7 @@ def left_out_errors(
     query = Query(data.X[rows], rules.nearest, rows, covariances=rules.needs.covariances)
     means, variance, unknown = committee.map_blocks(answers, query, builder.run.n_jobs)
     squares = (data.targets_of(rows).T - means) ** 2
-    return LeftOutErrors(squares, variance, data.alpha[rows], unknown)
+    return LeftOutErrors(squares, variance, data.alpha[rows], unknown, rows, means)
 
 
 def compared_committees(

@@ -15,6 +15,7 @@ from manygp.gp.trend import TrendCandidate
 from manygp.inputs import Scaling
 from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.model import FittedModel
+from manygp.noise import learn_noise
 from manygp.runtime.parallel import physical_memory
 from manygp.runtime.progress import say, warn
 from manygp.runtime.words import duration
@@ -216,7 +217,20 @@ def train(
     found = found.after(foundation.compared, trend=foundation.trend)
     if settings.chooses_trend and deadline == np.inf and _may_be_structured(prepared.data):
         found = try_structured_kernel(found, prepared.data, prepared.kernel.noise, space, run)
+    found = choose_noise(settings, prepared.data.X, found)
     return fitted_model(settings, prepared, plan, builder.kernel, found)
+
+
+def choose_noise(settings: Settings, X: Array, found: Selection) -> Selection:
+    """What was found, with noise that depends on the row (X, of shape (n, d)) if that is better."""
+    if found.errors is None or found.report is None or not settings.learns_noise:
+        return found
+    forced = settings.noise == "local"
+    noise, compared = learn_noise(found.errors, found.rules.recalibration, X, forced=forced)
+    report = found.report
+    chosen = {**report.chosen, "local noise": "constant" if noise is None else "local"}
+    report = report._replace(chosen=chosen, alternatives=(*report.alternatives, *compared))
+    return found._replace(noise=noise, report=report)
 
 
 def _may_be_structured(data: TrainingData) -> bool:
@@ -282,7 +296,8 @@ def fitted_model(
     single = found.committee.is_single
     cross_validated, scores = found.cross_validated, None
     if found.errors is not None:
-        scores = found.errors.conformal_scores(found.rules.recalibration)
+        known = None if found.noise is None else found.noise.held_out
+        scores = found.errors.conformal_scores(found.rules.recalibration, known)
     return FittedModel(
         settings=settings,
         fitted_with=settings.rule_parameters,
@@ -294,6 +309,7 @@ def fitted_model(
         chosen=found.rules,
         rules=found.rules,
         conformal_scores=scores,
+        noise=found.noise,
         cross_validated=None if cross_validated is None else read_only(cross_validated),
         report=found.report,
         plan=plan,

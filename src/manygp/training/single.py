@@ -176,7 +176,7 @@ def _fold_errors(
         unknown = said.variance / said.prior_variance
         found.append((said.mean.T, squares, total, alpha, unknown))
     in_order = np.argsort(np.concatenate(folds))
-    means, *errors = (
+    means, squares, total, alpha, unknown = (
         np.concatenate(one, axis=-1)[..., in_order] for one in zip(*found, strict=True)
     )
-    return means, LeftOutErrors(*errors)
+    return means, LeftOutErrors(squares, total, alpha, unknown, np.arange(n), means)

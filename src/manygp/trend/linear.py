@@ -123,7 +123,7 @@ class Basis(NamedTuple):
                 held = held * share
             values.append(product)
             holds.append(held[:, None])
-        return _joined_columns(values), _joined_columns(holds)
+        return joined_columns(values), joined_columns(holds)
 
     def slices(self) -> list[slice]:
         """Where the functions of each term are."""
@@ -135,7 +135,7 @@ class Basis(NamedTuple):
         return beyond(X, self.low, self.width)
 
 
-def _multiply_rows(x: Any, A: Array, multiply: Callable[..., Any] = np.matmul) -> Any:
+def multiply_rows(x: Any, A: Array, multiply: Callable[..., Any] = np.matmul) -> Any:
     """x (N, p) times A (p,) or (p, q), where x may carry derivatives."""
     if not isinstance(x, Dual):
         return multiply(x, A)
@@ -143,7 +143,7 @@ def _multiply_rows(x: Any, A: Array, multiply: Callable[..., Any] = np.matmul) -
     return Dual(x.value @ A, slope if A.ndim == 1 else slope.swapaxes(1, 2))
 
 
-def _joined_columns(arrays: list[Any]) -> Any:
+def joined_columns(arrays: list[Any]) -> Any:
     """Arrays of N rows side by side, where some may carry derivatives."""
     with_slope = next((one for one in arrays if isinstance(one, Dual)), None)
     if with_slope is None:
@@ -537,12 +537,12 @@ class LinearTrend(TrendModel):
     def at(self, X: Any) -> TrendAt:
         """What it says about rows X (N, d)."""
         functions, holds = self.form.basis.functions(X)
-        mean = _multiply_rows(functions, self.coefficients, multiply_tiles)
-        spread = _multiply_rows(1 - holds**2, self.sizes)
+        mean = multiply_rows(functions, self.coefficients, multiply_tiles)
+        spread = multiply_rows(1 - holds**2, self.sizes)
         beyond = self.form.basis.beyond(X)
         if not len(self.root):
             return TrendAt(mean, spread, beyond)
-        basis = _multiply_rows(functions, self.root.T, multiply_tiles)
+        basis = multiply_rows(functions, self.root.T, multiply_tiles)
         said = TrendAt(mean, spread, beyond, basis)
         return said if self.kriged else said._replace(spread=said.whole_variance(), basis=None)
 

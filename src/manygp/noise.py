@@ -1,0 +1,373 @@
+"""Local noise: how much larger or smaller errors are in some places than the model says.
+
+The model's variance is right on average. What is left of squared errors of rows that were left
+out, z^2 = error^2 / variance, is described by a smooth function of the row, of its predicted std
+and of its predicted mean: z^2 is about exp(g), where g is a sum of splines of each of these and of
+random Fourier features of all of them, a Gaussian process on the logarithm of the noise. Its
+coefficients maximise the likelihood of normal errors with a Gaussian prior that holds g at 0.
+
+The factor is bounded by a rule of succession, and left-out folds vote on whether, and how much of
+it, is applied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from manygp.arrays import AnyArray, Array, IndexArray, read_only
+from manygp.calibration import CORRECTION, LeftOutErrors, gains, normal_nll
+from manygp.checks import floats, indices, require
+from manygp.fit_report import Alternative
+from manygp.rules import Correction
+from manygp.runtime.parallel import single_threaded_blas
+from manygp.trend.linear import (
+    CUBIC,
+    Axis,
+    Basis,
+    Term,
+    joined_columns,
+    multiply_rows,
+    spline_axes,
+)
+
+
+@dataclass(frozen=True)
+class NoiseChoice:
+    """Numbers of the choice of local noise, and why they are what they are."""
+
+    # Fewer rows that are left out tell nothing about places.
+    fewest_rows: int = 100
+    # Fourier features, and their length-scale in standard deviations of a feature times the root
+    # of their number: half and twice as many, and .3 to 2, changed left-out scores by .02 at most.
+    waves: int = 250
+    length_scale: float = 0.6
+    # Degrees of freedom of the Student-t that waves are drawn from: a Matern-5/2 spectrum.
+    degrees: float = 5.0
+    # Segments of the spline of each column.
+    segments: int = 4
+    # Precision of the prior of the coefficients; .3 to 3 are as good.
+    precision: float = 1.0
+    # A mean that explains less of the targets than this tells more of a row's own error than of
+    # its place, since what is left out of a mean is known once all others are.
+    least_explained: float = 0.5
+    # Exponents of the factor that folds choose from.
+    strengths: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
+    # Newton steps, and the change of g at which they end.
+    most_steps: int = 30
+    tolerance: float = 1e-2
+    # The largest g, and the largest squared error in units of its variance that counts as such.
+    largest: float = 6.0
+    largest_square: float = 50.0
+
+
+NOISE = NoiseChoice()
+# Where the predicted std is this many times larger than any that was seen, the factor has no say.
+FAR_STD = 2.0
+# Knots of a spline of a file, at most.
+MOST_KNOTS = 1000
+# The latent variance is at most this share of the total one.
+LARGEST_LATENT = 1 - 1e-9
+
+
+class Features(NamedTuple):
+    """What the factor is a function of, and its terms.
+
+    Attributes
+    ----------
+    low, high : ndarrays of shape (D,)
+        Ranges of the features; they are held at their ends outside.
+    centre, spread : ndarrays of shape (D,)
+        Mean and standard deviation of the features.
+    basis : Basis
+        Splines of each feature.
+    waves, phases : ndarrays of shape (D, p), (p,)
+    with_mean : bool
+        Whether the predicted mean is the last feature.
+    """
+
+    low: Array
+    high: Array
+    centre: Array
+    spread: Array
+    basis: Basis
+    waves: Array
+    phases: Array
+    with_mean: bool
+
+    @classmethod
+    def of(cls, rows: Array, *, with_mean: bool) -> Features:
+        """For features of rows that were left out: (n, D)."""
+        rng, (_, d) = np.random.default_rng(0), rows.shape
+        stretch = np.sqrt(rng.chisquare(NOISE.degrees, NOISE.waves) / NOISE.degrees)
+        waves = rng.normal(size=(d, NOISE.waves)) / (NOISE.length_scale * np.sqrt(d) * stretch)
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        axes = spline_axes(rows, NOISE.segments).values()
+        width = np.where(high > low, high - low, 1.0)
+        return cls(
+            low,
+            high,
+            rows.mean(axis=0),
+            np.maximum(rows.std(axis=0), 1e-12),
+            Basis(low, width, tuple(Term((axis,)) for axis in axes)),
+            waves,
+            rng.uniform(0, 2 * np.pi, NOISE.waves),
+            with_mean,
+        )
+
+    def columns(self, Z: Any, log_std: Any, mean: Any) -> Any:
+        """Features (N, D) of rows Z (N, d) with this log std (N,) and mean (N,)."""
+        parts = [Z, log_std[:, None], *([mean[:, None]] if self.with_mean else [])]
+        return np.clip(joined_columns(parts), self.low, self.high)
+
+    def terms(self, columns: Any) -> Any:
+        """Values (N, q) of the terms, the first of which is 1."""
+        angles = multiply_rows((columns - self.centre) / self.spread, self.waves) + self.phases
+        splines, _ = self.basis.functions(columns)
+        return joined_columns([splines, np.sqrt(2 / len(self.phases)) * np.cos(angles)])
+
+
+@dataclass(frozen=True, eq=False)
+class LocalNoise:
+    """Factors of the total variance that depend on the row.
+
+    Attributes
+    ----------
+    features : tuple of t Features
+        Of each target.
+    coefficients : ndarray of shape (q, t)
+    seen : ndarray of shape (t,)
+        Rows for each degree of freedom: what the rule of succession bounds the factor by.
+    strength : float
+        Exponent of the factor.
+    rows : ndarray of shape (m,)
+        Training rows that were left out,
+    held_out : ndarray of shape (t, m)
+        and the logarithm of the factor of each by folds that have not seen it.
+    """
+
+    features: tuple[Features, ...]
+    coefficients: tuple[Array, ...]
+    seen: Array
+    strength: float
+    rows: IndexArray
+    held_out: Array
+
+    def log_factor(self, target: int, Z: Any, total: Any, mean: Any) -> Any:
+        """Logarithm of the factor of rows Z (N, d) with a total variance and mean (N,): (N,)."""
+        features, log_std = self.features[target], 0.5 * np.log(total)
+        columns = features.columns(Z, log_std, mean)
+        g = multiply_rows(features.terms(columns), self.coefficients[target])
+        bounded = _bounded(g, self.seen[target])
+        farthest = features.high[Z.shape[1]]
+        near = np.clip(1 - (log_std - farthest) / np.log(FAR_STD), 0.0, 1.0)
+        return self.strength * near * bounded
+
+    def of_left_out(self, rows: IndexArray, log_factors: Array) -> Array:
+        """Logarithms (t, N) of training rows that are left out: those of folds where there are.
+
+        `log_factors` (t, N) are those by all rows.
+        """
+        order = np.argsort(self.rows, kind="stable")
+        place = order[np.searchsorted(self.rows, rows, sorter=order) % len(order)]
+        known = self.rows[place] == rows
+        return np.where(known, self.held_out[:, place], log_factors)
+
+    def to_file(self) -> dict[str, AnyArray]:
+        """Arrays that a model file holds."""
+        arrays: dict[str, AnyArray] = {
+            "noise_rows": self.rows.astype(np.int32),
+            "noise_held_out": self.held_out,
+            "noise_seen": self.seen,
+            "noise_strength": np.array([self.strength]),
+        }
+        for t, (one, coefficients) in enumerate(
+            zip(self.features, self.coefficients, strict=True)
+        ):
+            arrays |= {
+                f"noise_range_{t}": np.array([one.low, one.high, one.centre, one.spread]),
+                f"noise_waves_{t}": np.vstack([one.waves, one.phases]),
+                f"noise_with_mean_{t}": np.array([int(one.with_mean)], dtype=np.int32),
+                f"noise_coefficients_{t}": coefficients,
+                f"noise_columns_{t}": np.array(
+                    [[a.column, a.degree, len(a.knots)] for ((a,),) in one.basis.terms],
+                    dtype=np.int32,
+                ).reshape(-1),
+                f"noise_knots_{t}": np.array([k for ((a,),) in one.basis.terms for k in a.knots]),
+            }
+        return arrays
+
+    @classmethod
+    def from_file(cls, arrays: dict[str, AnyArray], n: int, shape: tuple[int, int]) -> LocalNoise:
+        """The noise of a file of n rows with d columns and t targets, checked."""
+        d, n_targets = shape
+        rows = indices(arrays, "noise_rows", n)
+        require(len(rows) > 0, "its noise was learned from no rows")
+        (strength,) = floats(arrays, "noise_strength", (1,)).tolist()
+        seen = floats(arrays, "noise_seen", (n_targets,))
+        held_out = floats(arrays, "noise_held_out", (n_targets, len(rows)))
+        require(0 <= strength <= 1 and np.all(seen >= 0), "the strength of its noise is none")
+        require(np.all(np.abs(held_out) <= NOISE.largest), "a factor of its noise is too large")
+        found = [_read_features(arrays, t, d) for t in range(n_targets)]
+        features, coefficients = zip(*found, strict=True)
+        return cls(features, coefficients, seen, strength, rows, held_out)
+
+
+def _read_features(arrays: dict[str, AnyArray], t: int, d: int) -> tuple[Features, Array]:
+    """Features and coefficients (q,) of one target, from a file."""
+    (with_mean,) = indices(arrays, f"noise_with_mean_{t}", 2).tolist()
+    width = d + 1 + with_mean
+    low, high, centre, spread = floats(arrays, f"noise_range_{t}", (4, width))
+    require(np.all(low <= high) and np.all(spread > 0), "a column of its noise has no width")
+    waves = floats(arrays, f"noise_waves_{t}", (width + 1, NOISE.waves))
+    terms = _read_splines(arrays, t, width)
+    basis = Basis(low, np.where(high > low, high - low, 1.0), terms)
+    size = basis.size + NOISE.waves
+    coefficients = floats(arrays, f"noise_coefficients_{t}", (size,))
+    found = Features(low, high, centre, spread, basis, waves[:-1], waves[-1], bool(with_mean))
+    return found, coefficients
+
+
+def _read_splines(arrays: dict[str, AnyArray], t: int, width: int) -> tuple[Term, ...]:
+    """The spline of each column, from a file."""
+    axes = indices(arrays, f"noise_columns_{t}", MOST_KNOTS + 1)
+    require(len(axes) <= 3 * width and len(axes) % 3 == 0, "its noise has too many splines")
+    columns, degrees, counts = axes.reshape(-1, 3).T
+    knots = floats(arrays, f"noise_knots_{t}", (int(counts.sum()),))
+    require(np.all(columns < width), "its noise asks for columns it lacks")
+    require(np.all((degrees >= 1) & (degrees <= CUBIC)), "a spline of its noise has no degree")
+    require(np.all(counts >= 2), "a spline of its noise has no knots")
+    pieces = np.split(knots, np.cumsum(counts)[:-1])
+    require(all(np.all(np.diff(one) > 0) for one in pieces), "the knots of its noise do not rise")
+    return tuple(
+        Term((Axis(int(column), tuple(piece.tolist()), int(degree)),))
+        for column, degree, piece in zip(columns, degrees, pieces, strict=True)
+    )
+
+
+def _bounded(g: Any, seen: float) -> Any:
+    """The logarithm of (seen exp(g) + 1) / (seen + 1): one more row might err as expected."""
+    held = np.clip(g, -NOISE.largest, NOISE.largest)
+    return np.log((seen * np.exp(held) + 1) / (seen + 1))
+
+
+class _Sums(NamedTuple):
+    """Terms H (n, q) of rows and their products H'H (q, q)."""
+
+    terms: Array
+    square: Array
+
+    def without(self, rows: AnyArray) -> _Sums:
+        """The same of all rows but some: a mask (n,)."""
+        some = self.terms[rows]
+        return _Sums(self.terms[~rows], self.square - some.T @ some)
+
+
+def _fit(sums: _Sums, squares: Array) -> tuple[Array, float]:
+    """Coefficients (q,) of highest posterior density, and the effective number of them.
+
+    The likelihood of normal errors whose variance is exp(H b) has the curvature H'H / 2 on
+    average: steps by that never leave what the prior allows.
+    """
+    H, q = sums.terms, sums.terms.shape[1]
+    precision = NOISE.precision * np.eye(q)
+    precision[0, 0] = 1e-6  # the mean is free
+    factor = cho_factor(sums.square / 2 + precision)
+    b = np.zeros(q)
+    b[0] = np.log(max(squares.mean(), 1e-12))
+    for _ in range(NOISE.most_steps):
+        g = np.clip(H @ b, -NOISE.largest, NOISE.largest)
+        excess = np.minimum(squares * np.exp(-g), NOISE.largest_square) - 1
+        step = cho_solve(factor, H.T @ excess / 2 - precision @ b)
+        change = np.abs(H @ step).max()
+        b += step * min(1.0, 1.5 / max(change, 1e-300))
+        if change < NOISE.tolerance:
+            break
+    return b, float(np.trace(cho_solve(factor, sums.square / 2)))
+
+
+def learn_noise(
+    errors: LeftOutErrors, curve: Correction, X: Array, *, forced: bool = False
+) -> tuple[LocalNoise | None, list[Alternative]]:
+    """Local noise if rows that were left out want it, and what was compared.
+
+    Parameters
+    ----------
+    errors : LeftOutErrors
+    curve : VarianceCurve or Recalibration
+        The correction that comes before.
+    X : ndarray of shape (n, d)
+        All training rows, normalised.
+    forced : bool
+        Whether it is taken whatever folds say.
+    """
+    n = len(errors.variance)
+    if n < NOISE.fewest_rows:
+        return None, []
+    total = errors.total(curve)
+    folds = np.random.default_rng(1).permutation(n) % CORRECTION.folds
+    with single_threaded_blas():
+        found = [
+            _learn_target(X[errors.rows], total, errors.means[t], errors.squares[t], folds)
+            for t in range(len(errors.squares))
+        ]
+    features, coefficients, seen, held_out = zip(*found, strict=True)
+    logs = np.array(held_out)
+    before = normal_nll(errors.squares, total)
+    best, best_nll = 0.0, before
+    for strength in NOISE.strengths:
+        nll = normal_nll(errors.squares, total * np.exp(strength * logs))
+        if nll.mean() < best_nll.mean():
+            best, best_nll = strength, nll
+    votes = sum(
+        best_nll[:, folds == one].mean() < before[:, folds == one].mean()
+        for one in range(CORRECTION.folds)
+    )
+    enough = votes >= CORRECTION.most_folds
+    taken = forced or (best > 0 and enough and gains(before.mean(axis=0), best_nll.mean(axis=0)))
+    alternatives = [
+        Alternative("local noise", "constant", float(before.mean()), not taken),
+        Alternative("local noise", "local", float(best_nll.mean()), taken),
+    ]
+    if not taken:
+        return None, alternatives
+    strength = best or NOISE.strengths[0]
+    noise = LocalNoise(
+        features,
+        tuple(read_only(one) for one in coefficients),
+        np.array(seen),
+        strength,
+        errors.rows,
+        read_only(strength * logs),
+    )
+    return noise, alternatives
+
+
+def _learn_target(
+    Z: Array, total: Array, mean: Array, squares: Array, folds: IndexArray
+) -> tuple[Features, Array, float, Array]:
+    """Features, coefficients, rows for each of them, and factors by folds: (n,)."""
+    spread = float(mean.var() + squares.mean())
+    with_mean = squares.mean() < (1 - NOISE.least_explained) * spread
+    columns = [Z, 0.5 * np.log(total)[:, None], *([mean[:, None]] if with_mean else [])]
+    rows = np.hstack(columns)
+    features = Features.of(rows, with_mean=bool(with_mean))
+    H = features.terms(rows)
+    sums, z = _Sums(H, H.T @ H), squares / total
+    coefficients, size = _fit(sums, z)
+    seen = len(z) / size
+    held_out = np.empty(len(z))
+    for fold in range(folds.max() + 1):
+        inside = folds == fold
+        b, _ = _fit(sums.without(inside), z[~inside])
+        held_out[inside] = _bounded(H[inside] @ b, seen)
+    return features, coefficients, seen, held_out
+
+
+def split_variance(latent: Array, total: Array) -> tuple[Array, Array]:
+    """Latent and noise variances of a total: the latent one stays, if it is not larger."""
+    kept = np.minimum(latent, LARGEST_LATENT * total)
+    return kept, total - kept
