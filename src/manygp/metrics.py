@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
 from manygp.arrays import Array
+from manygp.calibration import normal_crps, student_nll
 
 # Bins of the reliability diagram and of ENCE.
 N_BINS = 10
@@ -71,7 +72,7 @@ def nll(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
         Observed targets, predicted means and predicted standard deviations.
     """
     y, mu, sigma = _check_rows(y_true=y_true, mean=mean, std=std)
-    return float(np.mean(0.5 * np.log(2 * np.pi) + np.log(sigma) + 0.5 * ((y - mu) / sigma) ** 2))
+    return float(np.mean(student_nll(y - mu, np.inf, sigma)))
 
 
 def log_score(y_true: ArrayLike, distribution: Distribution) -> float:
@@ -119,9 +120,7 @@ def crps(y_true: ArrayLike, mean: ArrayLike | Distribution, std: ArrayLike | Non
     if std is None:
         raise ValueError("crps needs mean and std, or a distribution")
     y, mu, sigma = _check_rows(y_true=y_true, mean=mean, std=std)
-    z = (y - mu) / sigma
-    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    return float(np.mean(sigma * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))))
+    return float(np.mean(sigma * normal_crps((y - mu) / sigma)))
 
 
 def coverage(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:

@@ -72,6 +72,12 @@ def nominal(share: float) -> str:
     return f"{100 * share:.6g}%"
 
 
+def span(numbers: list[int]) -> str:
+    """The range of whole numbers: 50, or 50 to 70."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
 def cut(text: str, width: int) -> str:
     """A text that takes at most so many places; wide letters take two."""
     taken = 0
@@ -131,15 +137,9 @@ def dates(low: float, high: float) -> Axis:
 
 
 class Chart:
-    """An SVG to which lines, dots and bars are added, in this order from the back to the front.
+    """An SVG to which lines, dots and bars are added, from the back to the front.
 
-    Parameters
-    ----------
-    x, y : Axis
-    labels : (str, str)
-        What the axes show.
-    left : float, optional
-        Room for the labels of the ticks of y; by default what they need.
+    `labels` tell what the axes x and y show.
     """
 
     def __init__(self, x: Axis, y: Axis, labels: tuple[str, str], height: float = HEIGHT) -> None:
@@ -178,13 +178,11 @@ class Chart:
         """Bars between edges (k + 1,) that stand on the lower end of the axis."""
         x, y = self._across(edges), self._down(heights)
         floor = self._height - BOTTOM
-        self._path(
-            "".join(
-                f"M{a:.1f} {floor:.1f}V{top:.1f}H{b:.1f}V{floor:.1f}Z"
-                for a, b, top in zip(x[:-1], x[1:], y, strict=True)
-            ),
-            kind,
+        bars = (
+            f"M{a:.1f} {floor:.1f}V{top:.1f}H{b:.1f}V{floor:.1f}Z"
+            for a, b, top in zip(x[:-1], x[1:], y, strict=True)
         )
+        self._path("".join(bars), kind)
 
     def rug(self, edges: Array, shares: Array) -> None:
         """Where rows are: low bars at the foot, of at most a tenth of the height."""
@@ -199,18 +197,15 @@ class Chart:
         """The drawing; `alt` tells what it shows."""
         floor, right = self._height - BOTTOM, WIDTH - RIGHT
         frame = []
-        for place, word in zip(
-            self._down([t for t, _ in self._y.ticks]), self._y.ticks, strict=True
-        ):
-            frame.append(f'<path class="grid" d="M{self._left:.1f} {place:.1f}H{right:.1f}"/>')
-            frame.append(_text(self._left - 6, place + 4, word[1], "end"))
-        for place, word in zip(
-            self._across([t for t, _ in self._x.ticks]), self._x.ticks, strict=True
-        ):
-            frame.append(f'<path class="grid" d="M{place:.1f} {floor:.1f}v4"/>')
-            half = _width(word[1]) / 2
-            inside = min(max(place, half), WIDTH - half)
-            frame.append(_text(inside, floor + 16, word[1], "middle"))
+        for tick, word in self._y.ticks:
+            (y,) = self._down([tick])
+            frame.append(f'<path class="grid" d="M{self._left:.1f} {y:.1f}H{right:.1f}"/>')
+            frame.append(_text(self._left - 6, y + 4, word, "end"))
+        for tick, word in self._x.ticks:
+            (x,) = self._across([tick])
+            frame.append(f'<path class="grid" d="M{x:.1f} {floor:.1f}v4"/>')
+            half = _width(word) / 2
+            frame.append(_text(min(max(x, half), WIDTH - half), floor + 16, word, "middle"))
         frame.append(f'<path class="grid" d="M{self._left:.1f} {floor:.1f}H{right:.1f}"/>')
         middle = (self._left + right) / 2
         frame.append(_text(middle, self._height - 8, cut(self._labels[0], 46), "middle"))

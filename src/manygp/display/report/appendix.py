@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from manygp.display import page
-from manygp.display.charts import minus, number
+from manygp.display.charts import minus, number, span
 from manygp.display.page import TextTable
 from manygp.display.plots import short
 from manygp.fit_report import CalibrationReport
@@ -68,14 +68,9 @@ def _sizes(experts: list[Expert]) -> str:
     """How many rows experts have, and know."""
     if len(experts) == 1:
         return "1, which knows all rows"
-    own = _range([len(expert.indices) for expert in experts])
-    others = _range([len(expert.neighbours) for expert in experts])
+    own = span([len(expert.indices) for expert in experts])
+    others = span([len(expert.neighbours) for expert in experts])
     return f"{len(experts):,}, each with {own} rows of its own and {others} rows of neighbours"
-
-
-def _range(numbers: list[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _changed(settings: Settings) -> Iterable[str]:
@@ -154,9 +149,8 @@ def _hyperparameters(experts: list[Expert], columns: list[str]) -> str:
     if np.all(values == values[0]):
         who = "All experts share them. " if len(experts) > 1 else ""
         rows = [[_of_column(names[i], columns), number(values[0, i])] for i in kept]
-        return (
-            html + page.paragraph(who + text) + page.as_html(TextTable("", [], rows), kind="many")
-        )
+        html += page.paragraph(who + text)
+        return html + page.as_html(TextTable("", [], rows), kind="many")
     text += (
         f" Each of {len(experts):,} experts has its own: line from the smallest to the largest, "
         "bar over the middle half, mark at the median. The axes are logarithmic; values of the "

@@ -29,12 +29,11 @@ MOST_COLUMNS = 20
 
 def worst_section(rows: RowSet, sources: list[Source]) -> str:
     """The most surprising rows, and those of the largest errors."""
-    numbering = (
+    html = page.paragraph(
         "Rows are numbered from 1, without the header and without rows that have no target. z is "
         "the error in units of the std; beyond −3 and 3 a row is rare, or something is wrong "
         "with it."
     )
-    html = page.paragraph(numbering)
     for scored in rows.scored:
         name = f"{scored.target.name}: " if len(rows.scored) > 1 else ""
         for title, size in (("Most surprising", scored.z), ("Largest errors", scored.error)):

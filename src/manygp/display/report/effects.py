@@ -56,34 +56,22 @@ class Effect(NamedTuple):
 def effects_of(
     model: FittedModel, sources: list[Source], relevance: Relevance, X: Array
 ) -> list[Effect]:
-    """The effects of the most relevant columns.
-
-    Parameters
-    ----------
-    model : FittedModel
-    sources : list of Source
-    relevance : Relevance
-        Of these columns.
-    X : ndarray of shape (n, d)
-        Training rows.
-    """
+    """The effects of the most relevant of the columns on training rows X (n, d)."""
     order = np.argsort(-relevance.total, kind="stable").tolist()
     most = MOST_EFFECTS[min(model.n_targets, 2) - 1]
     chosen = [sources[j] for j in order[:most] if relevance.total[j] > 0]
     rows = X[np.random.default_rng(0).permutation(len(X))[:MOVED_ROWS]]
-    found = []
+    effects = []
     for source in chosen:
         x, words, features = _places(source, X)
         moved = np.repeat(rows[None], len(x), axis=0)
         moved[:, :, source.place] = features[:, None]
         mean, std = model.predict(moved.reshape(-1, X.shape[1]), latent=True)
         shape = (len(x), len(rows), model.n_targets)
-        found.append(
-            Effect(
-                source, x, words, mean.reshape(shape).mean(axis=1), std.reshape(shape).mean(axis=1)
-            )
+        effects.append(
+            Effect(source, x, words, *(one.reshape(shape).mean(axis=1) for one in (mean, std)))
         )
-    return found
+    return effects
 
 
 def _places(source: Source, X: Array) -> tuple[Array, list[str], Array]:

@@ -53,18 +53,13 @@ class Tested(NamedTuple):
 
     def some(self, rows: npt.NDArray[np.bool_]) -> Tested:
         """Some of the rows."""
-        numbers = np.arange(len(self.y)) + 1 if self.numbers is None else self.numbers
-        return Tested(
-            self.y[rows],
-            self.mean[rows],
-            self.std[rows],
-            self.lower[rows],
-            self.upper[rows],
-            self.coverage,
-            self.name,
-            None if self.X is None else self.X[rows],
-            numbers[rows],
-        )
+        fields = self._replace(numbers=self.row_numbers)._asdict()
+        return Tested(**{name: one[rows] if np.ndim(one) else one for name, one in fields.items()})
+
+    @property
+    def row_numbers(self) -> IndexArray:
+        """What the page calls each row."""
+        return np.arange(len(self.y)) + 1 if self.numbers is None else self.numbers
 
 
 class Target(NamedTuple):
@@ -76,8 +71,8 @@ class Target(NamedTuple):
     @classmethod
     def of(cls, name: str) -> Target:
         """The target of this name."""
-        found = re.search(r"[(\[]([^()\[\]]{1,20})[)\]]\s*$", name)
-        return cls(name, found[1].strip() if found else "")
+        unit = re.search(r"[(\[]([^()\[\]]{1,20})[)\]]\s*$", name)
+        return cls(name, unit[1].strip() if unit else "")
 
     @property
     def units(self) -> str:
@@ -194,8 +189,7 @@ def tested_set(model: FittedModel, targets: list[Target], tested: Tested) -> Row
     n, t = len(tested.y), len(targets)
     name = f"{counted(n, 'row')} of {tested.name or 'tested data'}"
     scored = _scored(model, targets, tuple(one.reshape(-1, t) for one in tested[:5]))
-    numbers = np.arange(n) + 1 if tested.numbers is None else tested.numbers
-    return RowSet(name, False, numbers, tested.X, tested.coverage, scored)
+    return RowSet(name, False, tested.row_numbers, tested.X, tested.coverage, scored)
 
 
 def _scored(

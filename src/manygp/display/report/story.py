@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from manygp.display import page
-from manygp.display.charts import minus, number, percent
+from manygp.display.charts import minus, number, percent, span
 from manygp.display.report.columns import Source
 from manygp.display.report.rows import Target, spread
 from manygp.fit_report import Alternative
@@ -88,10 +88,7 @@ def _about_model(model: FittedModel) -> Iterator[str]:
         yield "One Gaussian process knows all rows."
     else:
         some = "all of them" if queried in (None, n) else f"the {queried:,} nearest ones"
-        sizes = [len(expert.indices) for expert in model.committee.experts]
-        rows = (
-            f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
-        )
+        rows = span([len(expert.indices) for expert in model.committee.experts])
         yield (
             f"A committee of {n:,} experts, Gaussian processes with {rows} rows each of one "
             f"region of the data. About a row {some} {'is' if queried == 1 else 'are'} asked."
@@ -120,11 +117,8 @@ def _about_model(model: FittedModel) -> Iterator[str]:
 def _about_choice(model: FittedModel) -> Iterator[str]:
     report = model.report
     if report is None or not report.alternatives:
-        why = (
-            "there is one expert"
-            if len(model.committee) == 1
-            else "the parameters left nothing to choose"
-        )
+        alone = len(model.committee) == 1
+        why = "there is one expert" if alone else "the parameters left nothing to choose"
         yield f"Nothing was chosen by leave-one-out: {why}."
         return
     by_parameter: dict[str, list[Alternative]] = {}

@@ -39,14 +39,9 @@ class Slice(NamedTuple):
 
 
 def trust_section(sets: list[RowSet], sources: list[Source]) -> str:
-    """Figures of both sets of rows, and slices of the main one.
+    """Figures of both sets of rows, the main one first, and slices of that one.
 
-    Parameters
-    ----------
-    sets : list of RowSet
-        The main one first.
-    sources : list of Source
-        The most relevant first.
+    The most relevant of the sources stand first.
     """
     html = page.paragraph(
         "The model says how sure it is of each prediction: a std, and an interval. These should "
@@ -81,16 +76,14 @@ def _reliability(sets: list[RowSet], j: int) -> str:
     for kind, curve in list(zip(("", " other"), curves, strict=False))[::-1]:
         chart.line(curve.rmv, curve.rmse, "line" + kind)
         chart.dots(curve.rmv, curve.rmse, "points" + kind)
-    found = "; ".join(
-        f"{one.name}: ENCE {number(metrics.ence(*one.scored[j].rows))}" for one in enough
-    )
+    ences = [f"{one.name}: ENCE {number(metrics.ence(*one.scored[j].rows))}" for one in enough]
     caption = (
         "Rows in ten groups, from the smallest std to the largest. On the dashed line the std is "
         "right; above it errors are larger than predicted."
     )
     if len(enough) > 1:
         caption += f" Blue: {enough[0].name}. Orange: {enough[1].name}."
-    alt = f"Observed against predicted error. {found}."
+    alt = f"Observed against predicted error. {'; '.join(ences)}."
     return page.drawing(chart.svg(alt), "Is the std as large as the errors?", caption)
 
 
@@ -103,9 +96,8 @@ def _pit(scored: Scored) -> str:
     chance = LIKELY * np.sqrt(ideal * (1 - ideal) / n)
     top = max(float(shares.max()), ideal + chance)
     percents = linear(0, 100 * top, pad=0.05)._replace(low=0.0)
-    chart = Chart(
-        linear(0, 1), percents, ("predicted probability of a smaller value", "rows, in %")
-    )
+    labels = ("predicted probability of a smaller value", "rows, in %")
+    chart = Chart(linear(0, 1), percents, labels)
     chart.bars(edges, 100 * shares)
     ends = np.array([0.0, 1.0])
     chart.band(ends, np.full(2, 100 * (ideal - chance)), np.full(2, 100 * (ideal + chance)))
@@ -123,14 +115,16 @@ def _pit(scored: Scored) -> str:
 def _spread(rows: RowSet, j: int) -> str:
     """Share of rows held by intervals of every level."""
     scored = rows.scored[j]
+
+    def held(levels: Array) -> Array:
+        return np.array([np.mean(np.abs(scored.pit - 0.5) <= level / 2) for level in levels])
+
     levels = np.linspace(0.02, 0.98, 25)
-    held = np.array([np.mean(np.abs(scored.pit - 0.5) <= level / 2) for level in levels])
     axis = linear(0, 100)
     chart = Chart(axis, axis, ("intended share of rows, in %", "rows held, in %"))
     chart.line([0, 100], [0, 100], "ideal")
-    chart.line(100 * levels, 100 * held, "line")
-    found = [float(np.mean(np.abs(scored.pit - 0.5) <= level / 2)) for level in (0.5, 0.9, 0.99)]
-    words = ", ".join(map(percent, found))
+    chart.line(100 * levels, 100 * held(levels), "line")
+    words = ", ".join(map(percent, held(np.array([0.5, 0.9, 0.99]))))
     alt = f"Share of rows held by intervals. Those of 50%, 90% and 99% hold {words}."
     caption = (
         "Central intervals of every level. Below the dashed line they are too narrow, above it "
@@ -183,8 +177,7 @@ def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) 
     shares = [scored.held[one.rows].mean() for slices in kept.values() for one in slices]
     if not shares:
         return ""
-    floor = np.floor(10 * min(*shares, rows.coverage - 0.1)) / 10
-    floor = max(0.0, float(floor))
+    floor = max(0.0, float(np.floor(10 * min(*shares, rows.coverage - 0.1)) / 10))
     lines = []
     for name, slices in kept.items():
         if slices:
@@ -214,11 +207,6 @@ def _slice_row(scored: Scored, one: Slice, level: float, floor: float) -> list[s
         band, (place(level), place(level), "mark"), (place(share), place(share), "dot")
     )
     far = "" if abs(share - level) <= chance else " low" if share < level else " high"
-    numbers = (
-        metrics.rmse(scored.y[one.rows], scored.mean[one.rows]),
-        scored.std[one.rows].mean(),
-    )
-    return [
-        page.label(one.name), bar, f"{percent(share)}{far}", f"{n:,}",
-        *map(score, numbers),
-    ]  # fmt: skip
+    rmse = metrics.rmse(scored.y[one.rows], scored.mean[one.rows])
+    errors = (score(rmse), score(scored.std[one.rows].mean()))
+    return [page.label(one.name), bar, f"{percent(share)}{far}", f"{n:,}", *errors]
