@@ -24,6 +24,8 @@ SMALL, CAPITAL, WIDE = 6.4, 8.2, 11.5
 LAYERS = 12
 # An axis has about so many ticks.
 TICKS = 5
+# Large numbers are said in these.
+SIZES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
 class Axis(NamedTuple):
@@ -44,10 +46,24 @@ class Axis(NamedTuple):
 
 
 def number(value: float) -> str:
-    """A number with three significant digits, all of those before the point up to a million."""
+    """A number with three significant digits, as people say it: 0.25, 1,234 or 7.19 million."""
+    size, name = size_of(value)
+    if name:
+        return minus(f"{round(value / size, 2 - _power(value / size)):g} {name}")
     if value != 0 and not 1e-4 <= abs(value) < 1e6:
         return minus(f"{value:.3g}".replace("e+", "e").replace("e0", "e").replace("e-0", "e-"))
     return minus(f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}")
+
+
+def size_of(value: float) -> tuple[float, str]:
+    """The unit in which a large number is said, and its name: (1e6, "million"), or (1, "")."""
+    names = [one for one in SIZES if 0.9995 * one[0] <= abs(value) < 0.9995e15]
+    return names[0] if names else (1.0, "")
+
+
+def _power(value: float) -> int:
+    """The power of ten of a number."""
+    return int(np.floor(np.log10(abs(value))))
 
 
 def score(value: float) -> str:
@@ -107,8 +123,11 @@ def _tick(value: float, step: float) -> str:
     """A round number with the digits of its step."""
     if abs(value) < step / 2:
         return "0"
+    size, name = size_of(value)
+    if name and step >= 1e-3 * size:
+        return f"{value / size:.{max(0, -_power(1.001 * step / size))}f} {name}"
     if not 1e-4 <= step < 1e6 or abs(value) >= 1e7:
-        digits = max(0, int(np.floor(np.log10(abs(value))) - np.floor(np.log10(step))) + 1)
+        digits = max(0, _power(value) - _power(step) + 1)
         return f"{value:.{min(digits, 6)}g}".replace("e+", "e").replace("e0", "e")
     decimals = next(n for n in range(9) if abs(round(step, n) - step) < 1e-6 * step)
     return f"{value:,.{decimals}f}"

@@ -390,7 +390,7 @@ class TrendDisplay:
         if axes is None:
             n = len(self.components)
             across = min(n, PANELS_IN_A_ROW)
-            axes = np.atleast_2d(_new_axes(3.2, 2.6, (-(-n // across), across)))
+            axes = _new_panels(3.2, 2.6, -(-n // across), across)
         panels: list[Axes] = list(np.ravel(axes))
         for ax, one in zip(panels, self.components, strict=False):
             lighten(ax)
@@ -413,15 +413,20 @@ def short(value: Any) -> str:
     return str(value)
 
 
-def _new_axes(width: float, height: float, panels: tuple[int, int] = (1, 1)) -> Any:
-    """Axes on a new figure: one, or an array of panels in rows and columns of this size."""
+def _new_axes(width: float, height: float) -> Axes:
+    return _new_panels(width, height, 1, 1)[0, 0]
+
+
+def _new_panels(width: float, height: float, n_rows: int, n_columns: int) -> Any:
+    """Panels of this size on a new figure: an array (n_rows, n_columns) of axes."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError('plotting needs matplotlib: pip install "manygp[plot]"') from error
-    size = (width * panels[1], height * panels[0])
-    several = {"sharey": True, "squeeze": False} if panels != (1, 1) else {}
-    return plt.subplots(*panels, figsize=size, layout="constrained", **several)[1]
+    size = (width * n_columns, height * n_rows)
+    return plt.subplots(
+        n_rows, n_columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
+    )[1]
 
 
 def lighten(ax: Axes) -> None:

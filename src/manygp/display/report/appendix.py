@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from manygp.arrays import Array
 from manygp.display import page
 from manygp.display.charts import minus, number, span
 from manygp.display.page import TextTable
 from manygp.display.plots import short
-from manygp.fit_report import CalibrationReport
+from manygp.fit_report import Alternative, CalibrationReport
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
 from manygp.kernels.text import formula
@@ -21,8 +22,9 @@ from manygp.model import FittedModel
 from manygp.runtime.words import counted
 from manygp.settings import Settings
 
-# The table of hyperparameters has at most this number of rows.
-MOST_HYPERPARAMETERS = 60
+# Length-scales of one kind that are shown: those that matter most.
+MOST_ALIKE = 10
+LENGTH_SCALE = re.compile(r"(.*length_scale)\[(\d+)\](.*)")
 MEANINGS = {
     "trend": "What holds everywhere, under the experts.",
     "structure": "Whether local experts, or one on all rows with a structured kernel.",
@@ -47,7 +49,7 @@ def appendix_section(model: FittedModel) -> str:
     names = model.names or tuple(f"x{i}" for i in range(model.n_columns))
     experts = list(model.committee.experts)
     html = _facts(model, experts) + _chosen(model.report) + _compared(model.report)
-    return html + _hyperparameters(experts, [str(name) for name in names])
+    return html + _hyperparameters(model, experts, [str(name) for name in names])
 
 
 def _facts(model: FittedModel, experts: list[Expert]) -> str:
@@ -122,17 +124,28 @@ def _compared(report: CalibrationReport | None) -> str:
             bar = page.track((0.0, 1.0, "thin pale"), (place, place, "dot"))
             name = page.label(f"{parameter}: {_in_words(one.value)}")
             nll = minus(f"{one.nll:.4f}")
-            rows.append([name, bar, nll, "<b>chosen</b>" if one.chosen else ""])
+            rows.append([name, bar, nll, page.escape(why_chosen(one, several))])
     header = ["parameter", "best to worst", "NLL", ""]
     text = (
         "Leave-one-out NLL in normalised units, smaller is better. What is more flexible has to "
         "gain more than chance would."
     )
     html = page.heading("What was compared") + page.paragraph(text)
-    return html + page.as_html(TextTable("", header, rows), markup=str, kind="bars")
+    return html + page.as_html(TextTable("", header, rows), markup=str, kind="bars told")
 
 
-def _hyperparameters(experts: list[Expert], columns: list[str]) -> str:
+def why_chosen(one: Alternative, several: list[Alternative]) -> str:
+    """ "chosen", and why if another of several values of a parameter has a better score."""
+    best = min(several, key=lambda other: other.nll)
+    if not one.chosen or one.nll <= best.nll:
+        return "chosen" if one.chosen else ""
+    gain, name = one.nll - best.nll, _in_words(best.value)
+    if several.index(one) < several.index(best):
+        return f"chosen: simpler than {name}, whose gain of {number(gain)} may be chance"
+    return f"chosen: on average {number(gain)} behind {name}, ahead of it in most folds of rows"
+
+
+def _hyperparameters(model: FittedModel, experts: list[Expert], columns: list[str]) -> str:
     """The shared values, or how those of the experts are spread."""
     html, names = page.heading("Hyperparameters"), experts[0].kernel.theta_names
     if not names:
@@ -141,11 +154,18 @@ def _hyperparameters(experts: list[Expert], columns: list[str]) -> str:
     kinds = [re.sub(r"\[\d+\]", "", name) for name in names]
     several = Counter(kinds)
     median = np.median(values, axis=0)
-    order = sorted(range(len(names)), key=lambda i: (several[kinds[i]] > 1, kinds[i], median[i]))
-    kept = order[:MOST_HYPERPARAMETERS]
+    reach = median / _spreads(model, names)  # of each length-scale, in std of its column
+    order = sorted(range(len(names)), key=lambda i: (several[kinds[i]] > 1, kinds[i], reach[i]))
+    kept = [
+        i
+        for k, i in enumerate(order)
+        if k < MOST_ALIKE or kinds[order[k - MOST_ALIKE]] != kinds[i]
+    ]
     text = "They are in the units of the data as the kernel sees them."
+    if several.most_common(1)[0][1] > 1:
+        text += " The length-scales that matter most, the shortest for their column, come first."
     if len(kept) < len(order):
-        text += f" {len(order) - len(kept):,} more, of larger values, are not shown."
+        text += f" {len(order) - len(kept):,} longer ones are not shown."
     if np.all(values == values[0]):
         who = "All experts share them. " if len(experts) > 1 else ""
         rows = [[_of_column(names[i], columns), number(values[0, i])] for i in kept]
@@ -172,9 +192,18 @@ def _hyperparameters(experts: list[Expert], columns: list[str]) -> str:
     return html + page.paragraph(text) + table
 
 
+def _spreads(model: FittedModel, names: list[str]) -> Array:
+    """The std of the column of each length-scale, as the kernel sees it; 1 for all else."""
+    std = model.committee.training_data().X.std(axis=0)
+    found = [LENGTH_SCALE.fullmatch(name) for name in names]
+    return np.array(
+        [max(std[int(one[2])], 1e-300) if one and int(one[2]) < len(std) else 1.0 for one in found]
+    )
+
+
 def _of_column(name: str, columns: list[str]) -> str:
     """The name of a hyperparameter, with that of its column in place of the number."""
-    found = re.fullmatch(r"(.*length_scale)\[(\d+)\](.*)", name)
-    if found is None or int(found[2]) >= len(columns):
+    parts = LENGTH_SCALE.fullmatch(name)
+    if parts is None or int(parts[2]) >= len(columns):
         return name
-    return f"{found[1]}{found[3]}: {columns[int(found[2])]}"
+    return f"{parts[1]}{parts[3]}: {columns[int(parts[2])]}"

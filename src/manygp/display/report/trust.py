@@ -14,19 +14,23 @@ from manygp.arrays import Array
 from manygp.display import page
 from manygp.display.charts import Chart, linear, logarithmic, nominal, number, percent, score
 from manygp.display.page import TextTable
-from manygp.display.report.columns import Source, category_word
+from manygp.display.report.columns import Inputs, Source, category_word
 from manygp.display.report.rows import RowSet, Scored
 
 # Bars of the histogram of PIT values.
 PIT_BARS = 10
-# A share differs from what it should be if it is further away than chance would take it 99 times
-# of 100, and from the bars 95 times.
-SURE, LIKELY = 2.58, 1.96
-# Slices by std: so many if there are rows for them, else fewer.
-SLICES = ((10, 200), (4, 40))
-# Columns of categories whose slices are shown, and fewest rows of a slice.
+# Bars of the histogram lie within so many standard errors 95 times of 100.
+LIKELY = 1.96
+# Slices by std, by prediction and by a number: so many from a number of rows on, else fewer.
+SLICES = ((10, 5, 4, 200), (4, 4, 4, 40))
+# Columns of numbers and of categories whose slices are shown, and categories of one of them.
+MOST_NUMBERS = 3
 MOST_COLUMNS = 2
+MOST_CATEGORIES = 10
+# Fewest rows of a slice.
 FEWEST_ROWS = 10
+# Columns among which the worst region is sought.
+SLAB_COLUMNS = 6
 # Axes that span more than this factor are logarithmic.
 WIDE = 10.0
 
@@ -134,31 +138,71 @@ def _spread(rows: RowSet, j: int) -> str:
 
 
 def slices_of(rows: RowSet, scored: Scored, sources: list[Source]) -> dict[str, list[Slice]]:
-    """Rows by their std, by the most relevant number, and by the most relevant categories."""
-    found = {}
-    n = next((n for n, least in SLICES if len(rows) >= least), 0)
-    if n:
-        found["By std"] = _by_quantiles(scored.std, n, number)
-    if rows.X is None:
-        return found
+    """Rows by std, by prediction, by the most relevant numbers and categories, and the worst slab.
+
+    The most relevant of the sources stand first.
+    """
+    tenths, fifths, quarters = next((n for *n, least in SLICES if len(rows) >= least), (0, 0, 0))
+    slices = {
+        "By std": _by_quantiles(scored.std, tenths, number),
+        "By prediction": _by_quantiles(scored.mean, fifths, number),
+    }
+    if rows.inputs is None:
+        return slices
     numbers = [one for one in sources if one.is_number]
-    for source in numbers[:1] if len(rows) >= SLICES[-1][1] else []:
-        values = source.values(rows.X)
-        found[f"By {source.name}"] = _by_quantiles(values, 4, source.word)
-    categories = [one for one in sources if one.is_one_hot]
+    for source in numbers[:MOST_NUMBERS]:
+        values = source.values(rows.inputs)
+        slices[f"By {source.name}"] = _by_quantiles(values, quarters, source.word)
+    categories = [one for one in sources if one.has_categories(rows.inputs)]
     for source in categories[:MOST_COLUMNS]:
-        codes = source.codes(rows.X)
-        found[f"By {source.name}"] = [
-            Slice(category_word(name), codes == k)
-            for k, name in enumerate(source.column.categories)
-        ]
-    return found
+        slices[f"By {source.name}"] = _by_category(source, rows.inputs)
+    slices["In the region where intervals hold least"] = _worst(rows.inputs, rows, scored, numbers)
+    return slices
+
+
+def _by_category(source: Source, inputs: Inputs) -> list[Slice]:
+    """Rows of each category, those of the most frequent ones if there are many."""
+    codes, names = source.codes(inputs), source.column.categories
+    counts = np.bincount(codes[codes >= 0], minlength=len(names))
+    kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_CATEGORIES])
+    return [Slice(category_word(names[k]), codes == k) for k in kept.tolist()]
+
+
+def _worst(inputs: Inputs, rows: RowSet, scored: Scored, numbers: list[Source]) -> list[Slice]:
+    """The region that a tree finds in half of the rows, as the other half has it."""
+    numbers = numbers[:SLAB_COLUMNS]
+    names = ["std", f"predicted {scored.target.name}", *(one.name for one in numbers)]
+    words = [number, number, *(one.word for one in numbers)]
+    columns = [scored.std, scored.mean, *(_filled(one.values(inputs)) for one in numbers)]
+    slab = metrics.worst_slab(np.column_stack(columns), scored.held, rows.coverage)
+    if slab is None:
+        return []
+    inside = np.zeros(len(rows), dtype=bool)
+    inside[slab.rows] = True
+    each = [
+        _between(names[j], *(words[j](end) if np.isfinite(end) else "" for end in ends))
+        for j, ends in sorted(slab.bounds.items())
+    ]
+    return [Slice(" and ".join(each), inside)]
+
+
+def _filled(values: Array) -> Array:
+    """Values with the median in the place of those that are missing."""
+    missing = np.isnan(values)
+    return np.where(missing, np.median(values[~missing]) if not missing.all() else 0.0, values)
+
+
+def _between(name: str, low: str, high: str) -> str:
+    """A range in words; ends that are not there are empty."""
+    if low and high:
+        return f"{name} from {low} to {high}"
+    return f"{name} above {low}" if low else f"{name} up to {high}"
 
 
 def _by_quantiles(values: Array, n: int, word: Callable[[float], str]) -> list[Slice]:
     """Rows between quantiles of a column; those without a value come last."""
     known = values[~np.isnan(values)]
-    places = np.quantile(known, np.linspace(0, 1, n + 1)).tolist() if len(known) else []
+    places = np.quantile(known, np.linspace(0, 1, n + 1)).tolist() if n and len(known) else []
     edges = list({word(place): place for place in places}.values())  # that can be told apart
     found: list[Slice] = []
     for low, high in pairwise(edges):
@@ -187,8 +231,9 @@ def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) 
     text = (
         f"The share of rows whose {nominal(rows.coverage)} interval holds the true value, for "
         f"several kinds of {'training rows, each left out' if rows.left_out else 'rows'}. The "
-        "pale band is what chance allows around the line; outside of it a share is called low or "
-        "high."
+        "pale band holds the share 99 times of 100 if the intervals are right; outside of it a "
+        "share is called low or high. The region where intervals hold least was found in one "
+        "half of the rows, and the other half, which is shown, judges it."
     )
     html = page.heading("Coverage, slice by slice") + page.paragraph(text)
     return html + page.as_html(TextTable("", header, lines), markup=str, kind="bars")
@@ -196,17 +241,17 @@ def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) 
 
 def _slice_row(scored: Scored, one: Slice, level: float, floor: float) -> list[str]:
     n = int(one.rows.sum())
-    share = float(scored.held[one.rows].mean())
-    chance = SURE * np.sqrt(level * (1 - level) / n)
+    found = metrics.conditional_coverage(scored.held[one.rows], np.zeros(n, dtype=int), level)
+    _, share, low, high = (float(each[0]) for each in found)
 
     def place(value: float) -> float:
         return float(np.clip((value - floor) / (1 - floor), 0, 1))
 
-    band = place(level - chance), place(level + chance), "pale"
+    band = place(low), place(high), "pale"
     bar = page.track(
         band, (place(level), place(level), "mark"), (place(share), place(share), "dot")
     )
-    far = "" if abs(share - level) <= chance else " low" if share < level else " high"
+    far = " low" if share < low else " high" if share > high else ""
     rmse = metrics.rmse(scored.y[one.rows], scored.mean[one.rows])
     errors = (score(rmse), score(scored.std[one.rows].mean()))
     return [page.label(one.name), bar, f"{percent(share)}{far}", f"{n:,}", *errors]
