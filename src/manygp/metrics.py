@@ -330,28 +330,32 @@ def worst_slab(
     least = max(SLAB_ROWS, int(SLAB_SHARE * len(found_in)))
     if len(judged_in) < 2 * least:
         return None
+    # Of ranks, since trees have single precision.
+    sorted_values, ranks = zip(*(np.unique(x, return_inverse=True) for x in values.T), strict=True)
+    places = np.column_stack(ranks)
     tree = DecisionTreeRegressor(
         max_depth=SLAB_DEPTH, min_samples_leaf=least, random_state=random_state
-    ).fit(values[found_in], inside[found_in])
-    leaf = int(tree.apply(values[found_in])[np.argmin(tree.predict(values[found_in]))])
-    rows = np.sort(judged_in[tree.apply(values[judged_in]) == leaf])
+    ).fit(places[found_in], inside[found_in])
+    leaf = int(tree.apply(places[found_in])[np.argmin(tree.predict(places[found_in]))])
+    rows = np.sort(judged_in[tree.apply(places[judged_in]) == leaf])
     if leaf == 0 or not len(rows):
         return None
-    one_group = np.zeros(len(rows), dtype=np.intp)
-    return Slab(
-        _bounds_of(tree.tree_, leaf), rows, conditional_coverage(inside[rows], one_group, level)
-    )
+    coverage = conditional_coverage(inside[rows], np.zeros(len(rows), dtype=np.intp), level)
+    return Slab(_bounds_of(tree.tree_, leaf, sorted_values), rows, coverage)
 
 
-def _bounds_of(tree: Any, leaf: int) -> dict[int, tuple[float, float]]:
-    """Between which values of which columns a leaf of a tree lies."""
+def _bounds_of(
+    tree: Any, leaf: int, sorted_values: tuple[Array, ...]
+) -> dict[int, tuple[float, float]]:
+    """Between which values of which columns a leaf of a tree of ranks lies."""
     bounds: dict[int, tuple[float, float]] = {}
     node = leaf
     while node:
         is_left = node in tree.children_left
         children = tree.children_left if is_left else tree.children_right
         node = int(np.flatnonzero(children == node)[0])
-        column, cut = int(tree.feature[node]), float(tree.threshold[node])
+        column = int(tree.feature[node])
+        cut = float(sorted_values[column][int(tree.threshold[node])])
         low, high = bounds.get(column, (-np.inf, np.inf))
         bounds[column] = (low, min(high, cut)) if is_left else (max(low, cut), high)
     return bounds

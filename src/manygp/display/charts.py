@@ -68,9 +68,10 @@ def _power(value: float) -> int:
 
 def score(value: float) -> str:
     """The same, with zeros at the end, so that numbers of a table have the same digits."""
-    if not 1e-4 <= abs(value) < 99.95:
+    size, name = size_of(value)
+    if not name and not 1e-4 <= abs(value) < 99.95:
         return number(value)
-    return minus(f"{value:#.3g}")
+    return minus(f"{value / size:#.3g}".rstrip(".") + f" {name}".rstrip())
 
 
 def minus(text: str) -> str:
@@ -209,6 +210,14 @@ class Chart:
         tenth = y.low + 0.1 * (y.high - y.low) * shares / max(float(shares.max()), 1e-300)
         self.bars(edges, tenth, "rug")
 
+    def _ticks_with_room(self) -> Sequence[tuple[float, str]]:
+        """The ticks of x: every second, third, ... if the words of all have no room."""
+        ticks, room = self._x.ticks, WIDTH - self._left - RIGHT
+        widest = max((_width(word) for _, word in ticks), default=0.0) + SMALL
+        shares = self._x.place(np.array([tick for tick, _ in ticks]))
+        apart = room * float(np.diff(shares).min()) if len(ticks) > 1 else room
+        return ticks[:: max(1, int(np.ceil(widest / max(apart, 1.0))))]
+
     def _path(self, d: str, kind: str) -> None:
         self._parts.append(f'<path class="{kind}" d="{d}"/>')
 
@@ -220,7 +229,7 @@ class Chart:
             (y,) = self._down([tick])
             frame.append(f'<path class="grid" d="M{self._left:.1f} {y:.1f}H{right:.1f}"/>')
             frame.append(_text(self._left - 6, y + 4, word, "end"))
-        for tick, word in self._x.ticks:
+        for tick, word in self._ticks_with_room():
             (x,) = self._across([tick])
             frame.append(f'<path class="grid" d="M{x:.1f} {floor:.1f}v4"/>')
             half = _width(word) / 2

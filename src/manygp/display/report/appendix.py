@@ -22,6 +22,8 @@ from manygp.model import FittedModel
 from manygp.runtime.words import counted
 from manygp.settings import Settings
 
+# Parameters whose values are compared from the simplest to the most flexible.
+SIMPLEST_FIRST = ("trend", "structure", "kernel", "prior", "shrinkage", "overlap", "correction")
 # Length-scales of one kind that are shown: those that matter most.
 MOST_ALIKE = 10
 LENGTH_SCALE = re.compile(r"(.*length_scale)\[(\d+)\](.*)")
@@ -139,10 +141,9 @@ def why_chosen(one: Alternative, several: list[Alternative]) -> str:
     best = min(several, key=lambda other: other.nll)
     if not one.chosen or one.nll <= best.nll:
         return "chosen" if one.chosen else ""
-    gain, name = one.nll - best.nll, _in_words(best.value)
-    if several.index(one) < several.index(best):
-        return f"chosen: simpler than {name}, whose gain of {number(gain)} may be chance"
-    return f"chosen: on average {number(gain)} behind {name}, ahead of it in most folds of rows"
+    gain = f"the gain of {_in_words(best.value)}, {number(one.nll - best.nll)}, may be chance"
+    is_simpler = one.parameter in SIMPLEST_FIRST and several.index(one) < several.index(best)
+    return f"chosen: it is simpler, and {gain}" if is_simpler else f"chosen: {gain}"
 
 
 def _hyperparameters(model: FittedModel, experts: list[Expert], columns: list[str]) -> str:

@@ -60,7 +60,7 @@ def _table(
     ]
     names = (cut(one.name, MOST_LETTERS) for one in shown)
     header = ["row", "actual", "predicted", "std", "z", *names]
-    return page.as_html(TextTable(title, header, lines), kind="full")
+    return page.as_html(TextTable(title, header, lines))
 
 
 def writer(std: Array) -> Callable[[float], str]:
@@ -99,7 +99,7 @@ def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[Source
     if n:
         html += "".join(page.paragraph(_compared(one, outside)) for one in rows.scored)
         header = ["column", "smallest", "largest", "rows below", "rows above", "furthest"]
-        html += page.as_html(TextTable("", header, lines[:MOST_COLUMNS]), kind="full")
+        html += page.as_html(TextTable("", header, lines[:MOST_COLUMNS]))
     html += "".join(page.paragraph(text) for text in _unknown(rows.inputs, sources))
     for j, scored in enumerate(rows.scored):
         html += page.paragraph(_near_prior(scored, spread(Y[:, j]), len(rows)))

@@ -108,6 +108,11 @@ class Source(NamedTuple):
             return minus(f"{round(value)}")  # such as a year
         return number(value)
 
+    def short_word(self, value: float) -> str:
+        """The same, a moment to the day."""
+        is_date = self.column.kind == "date" and not np.isnan(value)
+        return day_word(value, "D") if is_date else self.word(value)
+
 
 def category_word(category: str) -> str:
     """A category in words."""

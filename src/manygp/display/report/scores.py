@@ -13,6 +13,8 @@ from manygp.display.report.rows import RowSet, Scored, spread
 
 # A scatter plot has at most this number of dots.
 MOST_DOTS = 2_000
+# Share of the errors that are drawn: a few may be far larger than all others.
+MOST_SHARE = 0.98
 # Fewer dots shine through less.
 FEW_DOTS = 200
 # ENCE of a perfect model, times the root of the number of rows: E|N(0, 1)| / sqrt(2 / 10 bins).
@@ -89,8 +91,8 @@ def _table(title: str, scored: Scored, baselines: Baselines) -> str:
     return page.as_html(table, kind="words scores")
 
 
-def _predicted(scored: Scored) -> tuple[str, str]:
-    """Predicted against actual values, and errors against predicted values."""
+def _predicted(scored: Scored) -> tuple[str, str, str]:
+    """Predicted against actual values, errors against predicted values, and sizes of errors."""
     target = scored.target
     dots = np.random.default_rng(0).permutation(len(scored.y))[:MOST_DOTS]
     y, mean, error = scored.y[dots], scored.mean[dots], scored.error[dots]
@@ -123,4 +125,21 @@ def _predicted(scored: Scored) -> tuple[str, str]:
         "Errors against predictions",
         "Errors should scatter evenly around 0; a bend is something that the model has missed.",
     )
-    return first, second
+    return first, second, _sizes(scored)
+
+
+def _sizes(scored: Scored) -> str:
+    """How many rows have an error of at most a size."""
+    sizes = np.abs(scored.error)
+    shares = np.linspace(0, MOST_SHARE, 60)
+    x = np.quantile(sizes, shares)
+    axis = linear(0.0, float(x[-1]) or 1.0)
+    chart = Chart(axis, linear(0, 100), ("error, of either sign", "rows, in %"))
+    half, most = (float(np.quantile(sizes, share)) for share in (0.5, 0.9))
+    for size, share in ((half, 50), (most, 90)):
+        chart.line([axis.low, size, size], [share, share, 0], "ideal")
+    chart.line(x, 100 * shares, "line")
+    words = (
+        f"Half of the rows have an error of at most {number(half)}, 90% of at most {number(most)}."
+    )
+    return page.drawing(chart.svg(words), "How large are the errors?", words)

@@ -12,7 +12,17 @@ import numpy.typing as npt
 from manygp import metrics
 from manygp.arrays import Array
 from manygp.display import page
-from manygp.display.charts import Chart, linear, logarithmic, nominal, number, percent, score
+from manygp.display.charts import (
+    SIZES,
+    Chart,
+    linear,
+    logarithmic,
+    nominal,
+    number,
+    percent,
+    score,
+    size_of,
+)
 from manygp.display.page import TextTable
 from manygp.display.report.columns import Inputs, Source, category_word
 from manygp.display.report.rows import RowSet, Scored
@@ -29,6 +39,8 @@ MOST_COLUMNS = 2
 MOST_CATEGORIES = 10
 # Fewest rows of a slice.
 FEWEST_ROWS = 10
+# Units of large numbers.
+UNITS = [name for _, name in SIZES]
 # Columns among which the worst region is sought.
 SLAB_COLUMNS = 6
 # Axes that span more than this factor are logarithmic.
@@ -152,7 +164,7 @@ def slices_of(rows: RowSet, scored: Scored, sources: list[Source]) -> dict[str, 
     numbers = [one for one in sources if one.is_number]
     for source in numbers[:MOST_NUMBERS]:
         values = source.values(rows.inputs)
-        slices[f"By {source.name}"] = _by_quantiles(values, quarters, source.word)
+        slices[f"By {source.name}"] = _by_quantiles(values, quarters, source.short_word)
     categories = [one for one in sources if one.has_categories(rows.inputs)]
     for source in categories[:MOST_COLUMNS]:
         slices[f"By {source.name}"] = _by_category(source, rows.inputs)
@@ -172,7 +184,7 @@ def _worst(inputs: Inputs, rows: RowSet, scored: Scored, numbers: list[Source]) 
     """The region that a tree finds in half of the rows, as the other half has it."""
     numbers = numbers[:SLAB_COLUMNS]
     names = ["std", f"predicted {scored.target.name}", *(one.name for one in numbers)]
-    words = [number, number, *(one.word for one in numbers)]
+    words = [number, number, *(one.short_word for one in numbers)]
     columns = [scored.std, scored.mean, *(_filled(one.values(inputs)) for one in numbers)]
     slab = metrics.worst_slab(np.column_stack(columns), scored.held, rows.coverage)
     if slab is None:
@@ -195,7 +207,7 @@ def _filled(values: Array) -> Array:
 def _between(name: str, low: str, high: str) -> str:
     """A range in words; ends that are not there are empty."""
     if low and high:
-        return f"{name} from {low} to {high}"
+        return f"{name} from {_from_to(low, high)}"
     return f"{name} above {low}" if low else f"{name} up to {high}"
 
 
@@ -207,9 +219,16 @@ def _by_quantiles(values: Array, n: int, word: Callable[[float], str]) -> list[S
     found: list[Slice] = []
     for low, high in pairwise(edges):
         above = values > low if found else values >= places[0]
-        found.append(Slice(f"{word(low)} to {word(high)}", above & (values <= high)))
+        found.append(Slice(_from_to(word(low), word(high)), above & (values <= high)))
     missing = np.isnan(values)
     return [*found, Slice("missing", missing)] if missing.any() else found
+
+
+def _from_to(low: str, high: str) -> str:
+    """A range in words; a unit that both ends have is said once."""
+    _, *unit = high.split(" ", 1)
+    shared = bool(unit) and unit[0] in UNITS and low.endswith(f" {unit[0]}")
+    return f"{low.removesuffix(f' {unit[0]}') if shared else low} to {high}"
 
 
 def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) -> str:
@@ -222,12 +241,6 @@ def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) 
     if not shares:
         return ""
     floor = max(0.0, float(np.floor(10 * min(*shares, rows.coverage - 0.1)) / 10))
-    lines = []
-    for name, slices in kept.items():
-        if slices:
-            lines.append([f"<b>{page.escape(name)}</b>", "", "", "", "", ""])
-        lines += [_slice_row(scored, one, rows.coverage, floor) for one in slices]
-    header = ["slice", f"held, {nominal(floor)} to 100%", "", "rows", "RMSE", "mean std"]
     text = (
         f"The share of rows whose {nominal(rows.coverage)} interval holds the true value, for "
         f"several kinds of {'training rows, each left out' if rows.left_out else 'rows'}. The "
@@ -235,8 +248,16 @@ def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) 
         "share is called low or high. The region where intervals hold least was found in one "
         "half of the rows, and the other half, which is shown, judges it."
     )
+    _, unit = size_of(float(np.median(scored.std)))
+    errors = [f"{word}{unit and ', '}{unit}" for word in ("RMSE", "std")]
+    tables = []
+    for name, slices in kept.items():
+        header = [name, f"held, {nominal(floor)} to 100%", "", "rows", *errors]
+        lines = [_slice_row(scored, one, rows.coverage, floor) for one in slices]
+        if slices:
+            tables.append(page.as_html(TextTable("", header, lines), markup=str, kind="bars"))
     html = page.heading("Coverage, slice by slice") + page.paragraph(text)
-    return html + page.as_html(TextTable("", header, lines), markup=str, kind="bars")
+    return html + page.in_columns(tables)
 
 
 def _slice_row(scored: Scored, one: Slice, level: float, floor: float) -> list[str]:
@@ -253,5 +274,6 @@ def _slice_row(scored: Scored, one: Slice, level: float, floor: float) -> list[s
     )
     far = " low" if share < low else " high" if share > high else ""
     rmse = metrics.rmse(scored.y[one.rows], scored.mean[one.rows])
-    errors = (score(rmse), score(scored.std[one.rows].mean()))
+    unit, _ = size_of(float(np.median(scored.std)))
+    errors = (score(rmse / unit), score(scored.std[one.rows].mean() / unit))
     return [page.label(one.name), bar, f"{percent(share)}{far}", f"{n:,}", *errors]
