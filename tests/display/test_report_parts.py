@@ -1,6 +1,8 @@
 """What a report says about columns, slices and rows is what the data hold."""
 
 import re
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -279,3 +281,28 @@ def test_slices_whose_ends_read_the_same_are_one():
     found = trust._by_quantiles(values, 10, number)
     assert [one.name for one in found] == ["0.204 to 0.3"]
     assert found[0].rows.all()
+
+
+def test_categories_that_cannot_be_are_refused_with_the_file(model, tmp_path):
+    path = tmp_path / "a.manygp"
+    for wrong in (model.encoder.codes_ + 25, model.encoder.codes_[1:]):
+        encoder = copy(model.encoder)
+        encoder.codes_ = wrong
+        with pytest.raises(ValueError, match="categor"):
+            write_model(path, replace(model, encoder=encoder))
+    assert not path.exists()
+
+
+def test_a_region_where_intervals_fail_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 2))
+    noise = np.where(X[:, 1] > 0.7, 1.5, 0.1)  # that the model does not see
+    y = np.sin(6 * X[:, 0]) + noise * rng.normal(size=600)
+    fitted = ManyGPRegressor(**SMALL).fit(X, y).model_
+    rows = left_out_set(fitted, target_names(fitted, ()))
+    groups = slices_of(rows, rows.scored[0], sources_of(fitted))
+    (worst,) = groups["In the region where intervals hold least"]
+    assert re.search(r"x1 above 0\.(69|7)", worst.name)
+    assert (X[worst.rows, 1] > 0.65).all()
+    (line,) = re.findall(rf">{worst.name}</span>.*?(\d+\.\d%)( low)?", page_of(fitted, tmp_path))
+    assert line[1] == " low"

@@ -153,23 +153,17 @@ def _hyperparameters(model: FittedModel, experts: list[Expert], columns: list[st
         return html + page.paragraph("The kernel has no hyperparameters that could be fitted.")
     values = np.array([expert.kernel.values for expert in experts])
     kinds = [re.sub(r"\[\d+\]", "", name) for name in names]
-    several = Counter(kinds)
-    median = np.median(values, axis=0)
-    reach = median / _spreads(model, names)  # of each length-scale, in std of its column
-    order = sorted(range(len(names)), key=lambda i: (several[kinds[i]] > 1, kinds[i], reach[i]))
-    kept = [
-        i
-        for k, i in enumerate(order)
-        if k < MOST_ALIKE or kinds[order[k - MOST_ALIKE]] != kinds[i]
-    ]
+    kept = _shown(kinds, np.median(values, axis=0) / _spreads(model, names))
     text = "They are in the units of the data as the kernel sees them."
-    if several.most_common(1)[0][1] > 1:
-        text += " The length-scales that matter most, the shortest for their column, come first."
-    if len(kept) < len(order):
-        text += f" {len(order) - len(kept):,} longer ones are not shown."
+    if len(kept) < len(names):
+        text += (
+            f" Of length-scales the {MOST_ALIKE} that matter most are shown, which are short "
+            f"beside the std of their column, and {len(names) - len(kept):,} others are not."
+        )
+    shown = [_of_column(names[i], columns) for i in kept]
     if np.all(values == values[0]):
         who = "All experts share them. " if len(experts) > 1 else ""
-        rows = [[_of_column(names[i], columns), number(values[0, i])] for i in kept]
+        rows = [[name, number(values[0, i])] for name, i in zip(shown, kept, strict=True)]
         html += page.paragraph(who + text)
         return html + page.as_html(TextTable("", [], rows), kind="many")
     text += (
@@ -177,20 +171,34 @@ def _hyperparameters(model: FittedModel, experts: list[Expert], columns: list[st
         "bar over the middle half, mark at the median. The axes are logarithmic; values of the "
         "same kind share one."
     )
-    logs = np.log(values)
     rows = []
-    for i in kept:
-        alike = logs[:, [kind == kinds[i] for kind in kinds]]
-        low, width = alike.min(), np.ptp(alike) or 1.0
-        spread = (np.quantile(logs[:, i], (0, 0.25, 0.5, 0.75, 1)) - low) / width
-        least, first, middle, third, most = spread.tolist()
-        bars = ((least, most, "thin"), (first, third, ""), (middle, middle, "mark"))
-        ends = (values[:, i].min(), median[i], values[:, i].max())
-        name = page.label(_of_column(names[i], columns))
-        rows.append([name, page.track(*bars), *map(number, ends)])
+    for name, i in zip(shown, kept, strict=True):
+        alike = values[:, [kind == kinds[i] for kind in kinds]]
+        rows.append([page.label(name), *_across_experts(values[:, i], alike)])
     header = ["hyperparameter", "across experts", "smallest", "median", "largest"]
     table = page.as_html(TextTable("", header, rows), markup=str, kind="bars")
     return html + page.paragraph(text) + table
+
+
+def _shown(kinds: list[str], reach: Array) -> list[int]:
+    """Places of the hyperparameters that are shown, those of smallest reach of each kind."""
+    several = Counter(kinds)
+    order = sorted(range(len(kinds)), key=lambda i: (several[kinds[i]] > 1, kinds[i], reach[i]))
+    before: Counter[str] = Counter()
+    kept = []
+    for i in order:
+        before[kinds[i]] += 1
+        kept += [i] if before[kinds[i]] <= MOST_ALIKE else []
+    return kept
+
+
+def _across_experts(values: Array, alike: Array) -> list[str]:
+    """Bars over the values of the experts, on the axis of those like them, and three of them."""
+    logs, low, width = np.log(values), np.log(alike.min()), np.ptp(np.log(alike)) or 1.0
+    places = (np.quantile(logs, (0, 0.25, 0.5, 0.75, 1)) - low) / width
+    least, first, middle, third, most = places.tolist()
+    bars = ((least, most, "thin"), (first, third, ""), (middle, middle, "mark"))
+    return [page.track(*bars), *map(number, (values.min(), np.median(values), values.max()))]
 
 
 def _spreads(model: FittedModel, names: list[str]) -> Array:
