@@ -46,7 +46,8 @@ th:first-child, td:first-child { text-align: left; position: sticky; left: 0; pa
 .paper { color: var(--muted); }
 .facts td:last-child, .words td:last-child, .words th:last-child {
   text-align: left; white-space: normal; overflow-wrap: anywhere; }
-.facts td:first-child { color: var(--muted); vertical-align: top; width: 12rem; }
+.facts td:first-child { color: var(--muted); vertical-align: top;
+                        width: min(12rem, 30vw); }
 .words td:last-child { color: var(--muted); }
 .words td:nth-child(2) { font-weight: 650; }
 .many tbody { display: grid; grid-template-columns: repeat(auto-fill, minmax(16rem, 1fr));
@@ -57,13 +58,15 @@ th:first-child, td:first-child { text-align: left; position: sticky; left: 0; pa
 .bars th:nth-child(2) { width: 45%; min-width: 7rem; text-align: left; }
 .columns { columns: 2 30rem; column-gap: 2.5rem; } .columns > * { break-inside: avoid; }
 .columns th { white-space: normal; vertical-align: bottom; }
+.columns th, .columns td { padding: .3rem .4rem; }
+.columns th:first-child, .columns td:first-child { padding-left: 0; }
 .columns .bars th:first-child { min-width: 9rem; width: 38%; }
-.columns .bars th:nth-child(2) { width: 26%; }
+.columns .bars th:nth-child(2) { width: 26%; min-width: 6rem; }
 .told td:last-child, .told th:last-child { text-align: left; white-space: normal;
                                            min-width: 16rem; width: 34%; }
 .label { display: inline-block; max-width: min(20rem, 40vw); white-space: normal;
          overflow-wrap: anywhere; }
-.label.short { white-space: nowrap; }
+.label.short { white-space: nowrap; max-width: none; }
 .track { display: block; position: relative; height: .95rem; }
 .track b { position: absolute; top: 12%; height: 76%; background: var(--main);
            border-radius: 2px; }

@@ -166,9 +166,10 @@ def effects_section(
         "as one of their values changes and all others stay. The band holds the average curve "
         "with about 90%, as the model sees it; it widens where rows are few. Each chart has an "
         "axis of its own. Grey bars show where rows are. Where columns go together, such as "
-        "length and width, a curve also asks about rows that do not exist. Of a time the course "
-        "over the years and the cycles of year, week and day are drawn apart."
+        "length and width, a curve also asks about rows that do not exist."
     )
+    if any(one.change.cycle for one in effects):
+        text += " Of a time the course and the cycles of year, week and day are drawn apart."
     html += page.heading("What the prediction does along a column") + page.paragraph(text)
     for j, target in enumerate(targets):
         if len(targets) > 1:
