@@ -15,11 +15,11 @@ ROOT = Path(manygp.__file__).parent
 FLOORS = [
     ("arrays", "_moved"),
     ("runtime",),
-    ("dual", "inputs", "checks", "metrics"),
+    ("dual", "inputs", "checks"),
     ("rules", "kernels", "tables"),
     ("gp", "fit_report", "paper"),
     ("trend", "committee", "calibration"),
-    ("settings", "relevance"),
+    ("settings", "relevance", "metrics"),
     ("model",),
     ("training", "storage", "sklearn_compat"),
     ("outofcore",),

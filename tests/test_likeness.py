@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csc_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -261,3 +262,23 @@ def test_new_parameters_are_saved(tmp_path):
     assert_array_equal(answers(loaded), answers(fitted))
     assert loaded.kernel_ == fitted.kernel_
     assert_array_equal(answers(pickle.loads(pickle.dumps(fitted))), answers(fitted))
+
+
+def test_importances_of_columns_sum_to_one_and_name_the_column_that_matters():
+    fitted = model(trend="none").fit(X, y)
+    importances = fitted.feature_importances_
+    assert importances.shape == (2,)
+    assert importances.sum() == pytest.approx(1)
+    assert importances[0] > importances[1]
+    total = fitted.relevance().total
+    assert_allclose(importances, total / total.sum())
+    with pytest.raises(NotFittedError):
+        model().feature_importances_  # noqa: B018
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csc_array])
+def test_sparse_rows_are_refused_with_the_remedy(kind):
+    with pytest.raises(TypeError, match="toarray"):
+        model().fit(kind(X), y)
+    with pytest.raises(TypeError, match="toarray"):
+        model(FIXED).fit(X, y).predict(kind(X))

@@ -1,13 +1,19 @@
 """Metrics against naive loops and against what their definitions promise."""
 
+import pickle
 from math import erf, exp, log, pi, sqrt
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.integrate import quad
 from scipy.stats import norm
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from manygp import metrics
+from manygp import ManyGPRegressor, metrics
 
 ALL = [metrics.rmse, metrics.nll, metrics.crps, metrics.coverage, metrics.ence]
 PROPER_SCORES = [metrics.nll, metrics.crps]
@@ -200,3 +206,105 @@ def test_n_bins_must_be_positive(n_bins):
 def test_level_must_be_a_probability(level):
     with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
         metrics.coverage(*calibrated(n=12), level=level)
+
+
+def test_the_interval_score_is_the_width_and_a_price_for_what_is_outside():
+    lower, upper = np.zeros(4), np.full(4, 2.0)
+    assert metrics.interval_score([1.0, 2.0, 0.0, 1.5], lower, upper) == 2.0
+    found = metrics.interval_score([1.0, 2.5, -1.0, 1.0], lower, upper, level=0.8)
+    assert found == pytest.approx(2 + 10 * (0.5 + 1.0) / 4)
+    with pytest.raises(ValueError, match="upper must not be below lower; row 1"):
+        metrics.interval_score([1.0, 1.0], [0.0, 2.0], [1.0, 1.0])
+
+
+def test_the_interval_score_is_least_for_the_true_quantiles():
+    y = np.random.default_rng(0).normal(size=20_000)
+    scores = [
+        metrics.interval_score(y, np.full(len(y), -reach), np.full(len(y), reach))
+        for reach in (1.2, 1.645, 2.2)
+    ]
+    assert scores[1] == min(scores)
+
+
+def test_coverage_of_groups_stands_beside_the_bounds_of_chance():
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0, 1, 3, -1], [1000, 1000, 20, 7])
+    held = rng.random(len(groups)) < np.where(groups == 1, 0.8, 0.9)
+    found = metrics.conditional_coverage(held, groups)
+    np.testing.assert_array_equal(found.n_rows, [1000, 1000, 0, 20])
+    assert found.share[1] == held[groups == 1].mean()
+    assert found.is_by_chance.tolist() == [True, False, False, True]
+    low, high = (stats.binom.ppf(q, 1000, 0.9) / 1000 for q in (0.005, 0.995))
+    assert (found.low[0], found.high[0]) == pytest.approx((low, high))
+    assert found.high[3] == 1.0  # 20 of 20 rows are no surprise
+    with pytest.raises(ValueError, match="one shape"):
+        metrics.conditional_coverage(held, groups[1:])
+
+
+def test_chance_leaves_its_bounds_as_rarely_as_it_should():
+    held = np.random.default_rng(0).random(200 * 50) < 0.9
+    found = metrics.conditional_coverage(held, np.repeat(np.arange(200), 50))
+    assert (~found.is_by_chance).sum() <= 6  # one of a hundred, or fewer, are expected
+
+
+def test_the_worst_slab_is_found_in_one_half_and_judged_on_the_other():
+    rng = np.random.default_rng(0)
+    X = rng.random((2000, 3))
+    bad = (X[:, 1] > 0.6) & (X[:, 2] < 0.5)
+    held = rng.random(2000) < np.where(bad, 0.6, 0.93)
+    slab = metrics.worst_slab(X, held)
+    assert slab.bounds[1] == pytest.approx((0.6, np.inf), abs=0.05)
+    assert slab.bounds[2] == pytest.approx((-np.inf, 0.5), abs=0.05)
+    assert bad[slab.rows].mean() > 0.9
+    assert slab.coverage.share[0] == held[slab.rows].mean()
+    assert not slab.coverage.is_by_chance[0]
+
+
+def test_right_intervals_have_no_slab_beyond_chance():
+    rng = np.random.default_rng(0)
+    beyond = 0
+    for seed in range(20):
+        X, held = rng.random((400, 3)), rng.random(400) < 0.9
+        slab = metrics.worst_slab(X, held, random_state=seed)
+        beyond += slab is not None and not slab.coverage.is_by_chance[0]
+    assert beyond <= 2
+    assert metrics.worst_slab(X[:50], held[:50]) is None
+
+
+def small_model():
+    return ManyGPRegressor(random_state=0)
+
+
+def sine(n=80):
+    rng = np.random.default_rng(0)
+    X = rng.random((n, 1))
+    return X, np.sin(6 * X[:, 0]) + rng.normal(0, 0.1, n)
+
+
+@pytest.mark.parametrize("name", metrics.SCORES)
+def test_scorers_are_minus_the_score_of_the_estimator(name):
+    X, y = sine()
+    model = small_model().fit(X[:60], y[:60])
+    found = metrics.make_scorer(name, level=0.8)(model, X[60:], y[60:])
+    ends = model.predict_interval(X[60:], 0.8)
+    dist = model.predict_dist(X[60:])
+    expected = {
+        "log_score": metrics.log_score(y[60:], dist),
+        "crps": metrics.crps(y[60:], dist),
+        "interval_score": metrics.interval_score(y[60:], *ends, level=0.8),
+    }
+    assert found == -expected[name]
+    pipe = make_pipeline(StandardScaler(), small_model()).fit(X[:60], y[:60])
+    assert np.isfinite(metrics.make_scorer(name)(pipe, X[60:], y[60:]))
+
+
+def test_scorers_work_where_scikit_learn_takes_one():
+    X, y = sine(40)
+    scorer = metrics.make_scorer("crps")
+    assert pickle.loads(pickle.dumps(scorer)) == scorer
+    search = GridSearchCV(small_model(), {"trend": ["none", "linear"]}, scoring=scorer, cv=2)
+    assert search.fit(X, y).best_score_ < 0
+    with pytest.raises(ValueError, match="log_score, crps, interval_score"):
+        metrics.make_scorer("accuracy")
+    with pytest.raises(TypeError, match="asks for predict_dist, which LinearRegression"):
+        scorer(LinearRegression().fit(X, y), X, y)

@@ -12,6 +12,7 @@ from types import ModuleType
 
 MOVED = {
     "manygp.conformity": "manygp.calibration",
+    "manygp.display.trend": "manygp.display.plots",
     "manygp.distribution": "manygp.calibration",
     "manygp.findings": "manygp.fit_report",
     "manygp.gp.factors": "manygp.gp.expert",

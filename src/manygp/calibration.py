@@ -38,8 +38,8 @@ class Tail(NamedTuple):
     scale: float = 1.0
 
 
-def student_nll(z: Array, dof: float, scale: float) -> Array:
-    """Negative log density of errors z, in units of the std, with respect to z: (N,)."""
+def student_nll(z: Array, dof: float, scale: Array | float) -> Array:
+    """Negative log density of errors z (N,) of this scale; normal if dof is infinite: (N,)."""
     return -_log_density(z / scale, dof) + np.log(scale)
 
 
@@ -138,7 +138,7 @@ class PredictiveDistribution:
         """Continuous ranked probability score at y, in closed form."""
         width = self.std * self.scale
         z = (np.asarray(y) - self.mean) / width
-        return width * np.where(np.isinf(self.dof), _normal_crps(z), _student_crps(z, self.dof))
+        return width * np.where(np.isinf(self.dof), normal_crps(z), _student_crps(z, self.dof))
 
 
 def _finite(dof: Array) -> Array:
@@ -154,7 +154,8 @@ def _log_density(z: Array, dof: Array | float) -> Array:
     return np.where(np.isinf(dof), -0.5 * np.log(2 * np.pi) - 0.5 * z**2, student)
 
 
-def _normal_crps(z: Array) -> Array:
+def normal_crps(z: Array) -> Array:
+    """Continuous ranked probability score of standard normal distributions at z."""
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     return z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi)
 

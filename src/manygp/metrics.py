@@ -1,22 +1,36 @@
 """How good are predicted distributions: accuracy, likelihood, calibration.
 
 Most metrics take ``(y_true, mean, std)``, where ``std`` describes the distribution of y, noise
-included; `log_score`, `pit` and `crps` take a predictive distribution. Smaller is better, except
-for `coverage`, which should equal its level, and `pit`, which is no score.
+included; `log_score`, `pit` and `crps` take a predictive distribution, and `interval_score` takes
+the ends of intervals. Smaller is better, except for `coverage`, which should equal its level, and
+`pit`, which is no score. `make_scorer` makes of a score what scikit-learn takes for ``scoring``.
+
+`conditional_coverage` and `worst_slab` tell whether intervals hold as many rows as they should in
+every part of the data, not only on average.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import bdtrik, ndtri
 
-from manygp.arrays import Array
+from manygp.arrays import Array, IndexArray
+from manygp.calibration import normal_crps, student_nll
 
 # Bins of the reliability diagram and of ENCE.
 N_BINS = 10
+# Chance keeps a share within its bounds so often.
+SURE = 0.99
+# A slab is a leaf of a tree of this depth, and has at least this share, and number, of the rows of
+# the half in which it is found.
+SLAB_DEPTH = 2
+SLAB_SHARE = 0.1
+SLAB_ROWS = 20
+SCORES = ("log_score", "crps", "interval_score")
 
 
 @runtime_checkable
@@ -71,7 +85,7 @@ def nll(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
         Observed targets, predicted means and predicted standard deviations.
     """
     y, mu, sigma = _check_rows(y_true=y_true, mean=mean, std=std)
-    return float(np.mean(0.5 * np.log(2 * np.pi) + np.log(sigma) + 0.5 * ((y - mu) / sigma) ** 2))
+    return float(np.mean(student_nll(y - mu, np.inf, sigma)))
 
 
 def log_score(y_true: ArrayLike, distribution: Distribution) -> float:
@@ -119,9 +133,7 @@ def crps(y_true: ArrayLike, mean: ArrayLike | Distribution, std: ArrayLike | Non
     if std is None:
         raise ValueError("crps needs mean and std, or a distribution")
     y, mu, sigma = _check_rows(y_true=y_true, mean=mean, std=std)
-    z = (y - mu) / sigma
-    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    return float(np.mean(sigma * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))))
+    return float(np.mean(sigma * normal_crps((y - mu) / sigma)))
 
 
 def coverage(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
@@ -134,8 +146,7 @@ def coverage(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 
     level : float in (0, 1)
         Probability that the normal distribution gives to the interval.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1; got {level}")
+    _check_level(level)
     y, mu, sigma = _check_rows(y_true=y_true, mean=mean, std=std)
     return float(np.mean(np.abs(y - mu) <= ndtri(0.5 + level / 2) * sigma))
 
@@ -183,6 +194,237 @@ def ence(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, n_bins: int = N_BIN
     """
     curve = reliability_curve(y_true, mean, std, n_bins)
     return float(np.mean(np.abs(curve.rmv - curve.rmse) / curve.rmv))
+
+
+def interval_score(
+    y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, level: float = 0.9
+) -> float:
+    """Mean interval score, in the units of y: the width, and a price for targets outside.
+
+    A target outside costs ``2 / (1 - level)`` times its distance from the interval. The score is
+    smallest in expectation for the true quantiles.
+
+    Parameters
+    ----------
+    y_true, lower, upper : array-like of shape (n,)
+        Observed targets, and ends of the intervals.
+    level : float in (0, 1)
+        Share of rows that the intervals should hold.
+    """
+    _check_level(level)
+    y, low, high = _check_rows(y_true=y_true, lower=lower, upper=upper)
+    _refuse(high < low, high, "upper must not be below lower")
+    outside = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
+    return float(np.mean(high - low + 2 / (1 - level) * outside))
+
+
+class ConditionalCoverage(NamedTuple):
+    """Shares of rows of G groups that intervals hold, beside what chance allows.
+
+    Attributes
+    ----------
+    n_rows : ndarray of shape (G,)
+    share : ndarray of shape (G,)
+        Share of the rows that is held; NaN if there is no row.
+    low, high : ndarrays of shape (G,)
+        Bounds within which the share lies 99 times of 100 if intervals hold what they should.
+    """
+
+    n_rows: IndexArray
+    share: Array
+    low: Array
+    high: Array
+
+    @property
+    def is_by_chance(self) -> NDArray[np.bool_]:
+        """Whether each share lies within the bounds: (G,)."""
+        return (self.low <= self.share) & (self.share <= self.high)
+
+
+def conditional_coverage(
+    held: ArrayLike, groups: ArrayLike, level: float = 0.9
+) -> ConditionalCoverage:
+    """Coverage of the rows of each group.
+
+    Parameters
+    ----------
+    held : array-like of bool of shape (n,)
+        Whether the interval of a row holds its target.
+    groups : array-like of int of shape (n,)
+        The group of each row, 0, 1, ...; rows of negative numbers are in none.
+    level : float in (0, 1)
+        Share of rows that the intervals should hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp.metrics import conditional_coverage
+    >>> found = conditional_coverage([True, False, True, True], [0, 0, 1, 1], level=0.9)
+    >>> found.share
+    array([0.5, 1. ])
+    """
+    _check_level(level)
+    inside, group = np.asarray(held, dtype=bool), np.asarray(groups, dtype=np.intp)
+    if inside.ndim != 1 or inside.shape != group.shape:
+        raise ValueError(
+            f"held and groups must have one shape (n,); got {inside.shape} and {group.shape}"
+        )
+    known = group >= 0
+    n = np.bincount(group[known])
+    n_held = np.bincount(group[known], weights=inside[known])
+    with np.errstate(invalid="ignore"):
+        ends = [bdtrik(tail, n, level) for tail in ((1 - SURE) / 2, (1 + SURE) / 2)]
+        low, high = (np.clip(np.ceil(np.nan_to_num(end)), 0, n) / n for end in ends)
+        return ConditionalCoverage(n, n_held / n, low, high)
+
+
+class Slab(NamedTuple):
+    """A contiguous region in which intervals hold few rows.
+
+    Attributes
+    ----------
+    bounds : dict
+        ``{column: (low, high)}``, the columns by number: values above low and at most high.
+    rows : ndarray of shape (m,)
+        The rows that judge it: those of the region in the half that has not found it.
+    coverage : ConditionalCoverage
+        Of these rows, as one group.
+    """
+
+    bounds: dict[int, tuple[float, float]]
+    rows: IndexArray
+    coverage: ConditionalCoverage
+
+
+def worst_slab(
+    X: ArrayLike, held: ArrayLike, level: float = 0.9, random_state: int = 0
+) -> Slab | None:
+    """The region of the lowest coverage, found in one half of the rows and judged on the other.
+
+    A shallow tree on half of the rows finds the region. Searched and judged on the same rows, the
+    worst region looks bad even where intervals are right.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+        What regions are made of: columns, and for example the std and the prediction.
+    held : array-like of bool of shape (n,)
+        Whether the interval of a row holds its target.
+    level : float in (0, 1)
+        Share of rows that the intervals should hold.
+    random_state : int
+        Seed of the halves.
+
+    Returns
+    -------
+    Slab or None
+        None if the rows are too few, or no region differs from the others.
+    """
+    from sklearn.tree import DecisionTreeRegressor
+
+    values, inside = np.asarray(X, dtype=np.float64), np.asarray(held, dtype=bool)
+    if values.ndim != 2 or len(values) != len(inside):
+        raise ValueError(f"X must have shape (n, d), n = {len(inside)}; got {values.shape}")
+    order = np.random.default_rng(random_state).permutation(len(inside))
+    found_in, judged_in = np.array_split(order, 2)
+    least = max(SLAB_ROWS, int(SLAB_SHARE * len(found_in)))
+    if len(judged_in) < 2 * least:
+        return None
+    # Of ranks, since trees have single precision.
+    sorted_values, ranks = zip(*(np.unique(x, return_inverse=True) for x in values.T), strict=True)
+    places = np.column_stack(ranks)
+    tree = DecisionTreeRegressor(
+        max_depth=SLAB_DEPTH, min_samples_leaf=least, random_state=random_state
+    ).fit(places[found_in], inside[found_in])
+    leaf = int(tree.apply(places[found_in])[np.argmin(tree.predict(places[found_in]))])
+    rows = np.sort(judged_in[tree.apply(places[judged_in]) == leaf])
+    if leaf == 0 or not len(rows):
+        return None
+    coverage = conditional_coverage(inside[rows], np.zeros(len(rows), dtype=np.intp), level)
+    return Slab(_bounds_of(tree.tree_, leaf, sorted_values), rows, coverage)
+
+
+def _bounds_of(
+    tree: Any, leaf: int, sorted_values: tuple[Array, ...]
+) -> dict[int, tuple[float, float]]:
+    """Between which values of which columns a leaf of a tree of ranks lies."""
+    bounds: dict[int, tuple[float, float]] = {}
+    node = leaf
+    while node:
+        is_left = node in tree.children_left
+        children = tree.children_left if is_left else tree.children_right
+        node = int(np.flatnonzero(children == node)[0])
+        column = int(tree.feature[node])
+        cut = float(sorted_values[column][int(tree.threshold[node])])
+        low, high = bounds.get(column, (-np.inf, np.inf))
+        bounds[column] = (low, min(high, cut)) if is_left else (max(low, cut), high)
+    return bounds
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A score of an estimator, as scikit-learn takes it: larger is better, so it is minus a score.
+
+    Attributes
+    ----------
+    name : str
+        One of `SCORES`.
+    level : float
+        Share of rows that intervals should hold, for "interval_score".
+    """
+
+    name: str
+    level: float = 0.9
+
+    def __call__(self, estimator: Any, X: Any, y: ArrayLike) -> float:
+        """Minus the score of rows X (n, d) with targets y (n,)."""
+        if hasattr(estimator, "steps"):  # the last step of a pipeline answers
+            X, estimator = estimator[:-1].transform(X), estimator[-1]
+        method = "predict_interval" if self.name == "interval_score" else "predict_dist"
+        if not hasattr(estimator, method):
+            raise TypeError(
+                f"the scorer {self.name!r} asks for {method}, which {type(estimator).__name__} "
+                "does not have; score a ManyGPRegressor, or a pipeline that ends with one"
+            )
+        if self.name == "interval_score":
+            lower, upper = estimator.predict_interval(X, self.level)
+            return -interval_score(y, lower, upper, self.level)
+        score = log_score if self.name == "log_score" else crps
+        return -score(y, estimator.predict_dist(X))
+
+
+def make_scorer(name: str, level: float = 0.9) -> Scorer:
+    """A scorer for ``scoring`` of `cross_val_score`, `GridSearchCV` and the like.
+
+    Parameters
+    ----------
+    name : {"log_score", "crps", "interval_score"}
+        The score, whose negative is returned: larger is better.
+    level : float in (0, 1)
+        Share of rows that intervals should hold, for "interval_score".
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from manygp import ManyGPRegressor
+    >>> from manygp.metrics import make_scorer
+    >>> import numpy as np
+    >>> X = np.linspace(0, 1, 60)[:, None]
+    >>> y = np.sin(9 * X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=60)
+    >>> model, scoring = ManyGPRegressor(random_state=0), make_scorer("crps")
+    >>> scores = cross_val_score(model, X, y, scoring=scoring)
+    >>> len(scores)
+    5
+    """
+    if name not in SCORES:
+        raise ValueError(f"the scorers are {', '.join(SCORES)}; there is no {name!r}")
+    _check_level(level)
+    return Scorer(name, level)
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie strictly between 0 and 1; got {level}")
 
 
 def _root_mean_square(values: Array) -> float:

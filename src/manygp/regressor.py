@@ -165,6 +165,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     X_train_, y_train_, L_, alpha_, log_marginal_likelihood_value_ : ndarrays and float
         As in scikit-learn, of a single expert: its rows, its normalised targets, the Cholesky
         factor `L_` of their covariance and the coefficients `alpha_` of the mean.
+    feature_importances_ : ndarray of shape (d,)
+        Share of each column in what the model explains; see `relevance`.
     nearest_ : int or None
         The number of experts that are queried about a row; None for all.
     calibration_report_ : CalibrationReport or None

@@ -89,6 +89,13 @@ class SklearnAttributes(BaseEstimator):
         return _squeezed(expert.coefficients[: len(expert.X)])
 
     @property
+    def feature_importances_(self) -> Array:
+        """Share of each column in what the model explains, of `relevance`; they sum to 1: (d,)."""
+        self._require_fit()
+        total = self._model.relevance().total
+        return total / max(float(total.sum()), 1e-300)
+
+    @property
     def _y_train_mean(self) -> Any:  # other libraries read these two
         return _squeezed(self._model.y_scaling.shift)
 

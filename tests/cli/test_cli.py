@@ -255,6 +255,26 @@ def test_a_report_of_new_rows_scores_these_and_no_training_rows(made, tmp_path):
     assert files(tmp_path) == ["both.csv", "evaluated.html", "page.html"]
 
 
+def test_new_rows_of_other_categories_are_scored_and_have_their_numbers_in_the_file(tmp_path):
+    towns = [f"town {k:02}" for k in range(20)]
+    place = np.arange(200) % 20
+    columns = {"town": np.array(towns)[place], "rooms": np.ones(200), "y": place % 4 + 0.0}
+    train = write_csv(tmp_path / "train.csv", columns)
+    model, page = tmp_path / "m.manygp", tmp_path / "page.html"
+    run("fit", train, "--target", "y", "-o", model, *SMALL)
+    other = {**columns, "town": np.array(towns)[(place + 4) % 20], "rooms": np.full(200, 2.0)}
+    other["rooms"][:40] = 1.0  # the same number and target, another town with them
+    other["town"][:40] = "a new town"
+    other["y"] = [("" if k < 3 else str(value)) for k, value in enumerate(other["y"])]
+    shown = run("report", model, write_csv(tmp_path / "new.csv", other), "-o", page).stdout
+    assert shown == f"{page}: 197 rows\n"
+    numbers = re.findall(r"<tr><td>(\d+)</td>", page.read_text())
+    assert numbers
+    assert min(map(int, numbers)) > 3
+    assert "a new town" not in page.read_text()
+    assert ">unknown</td>" in page.read_text()
+
+
 def test_a_report_without_true_values_says_which_column_is_missing(made, tmp_path):
     model = made / "model.manygp"
     data = write_csv(tmp_path / "new.csv", {"a": TEST["a"], "b": TEST["b"], "truth": TEST["y"]})

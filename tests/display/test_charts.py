@@ -40,10 +40,20 @@ def test_dates_are_written_as_far_as_they_differ():
 
 @pytest.mark.parametrize(
     ("value", "word"),
-    [(0, "0"), (0.25, "0.25"), (-5, "−5"), (1234.5, "1,234"), (-1e-7, "−1e-7"), (2e9, "2e9")],
-)
+    [
+        (0, "0"), (0.25, "0.25"), (-5, "−5"), (1234.5, "1,234"), (-1e-7, "−1e-7"),
+        (7.19e7, "71.9 million"), (7.2e6, "7.2 million"), (-2e9, "−2 billion"),
+        (999_999_999, "1 billion"), (4.56e14, "456 trillion"), (3e17, "3e17"),
+    ],
+)  # fmt: skip
 def test_numbers_have_three_digits_and_a_minus_sign(value, word):
     assert charts.number(value) == word
+
+
+def test_large_ticks_are_said_in_millions():
+    words = [word for _, word in charts.linear(0, 1.1e8).ticks]
+    assert words == ["0", "50 million", "100 million"]
+    assert charts.linear(1e9, 2e9).ticks[1][1] == "1.2 billion"
 
 
 def test_scores_have_the_same_digits():

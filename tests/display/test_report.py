@@ -16,8 +16,9 @@ from sklearn.exceptions import NotFittedError
 from manygp import ManyGPRegressor, metrics
 from manygp.display import write_report
 from manygp.display.charts import number, percent, score
-from manygp.display.report import effects, scores
+from manygp.display.report import appendix, effects, scores, story
 from manygp.display.report import rows as report_rows
+from manygp.fit_report import Alternative
 from manygp.kernels import RBF, Constant, Matern, White
 
 # Small experts, and nothing to choose: what was compared takes the longest to draw.
@@ -171,7 +172,7 @@ def test_every_kind_of_model_has_every_section_with_something_in_it(written, kin
     for name in SECTIONS:
         assert re.search("<(p|table|svg|div|ul)", section(html, name)), name
     n_targets = 2 if kind == "two targets" else 1
-    assert section(html, GOOD).count("<svg") == 2 * n_targets
+    assert section(html, GOOD).count("<svg") == 3 * n_targets
     assert section(html, TRUST).count("<svg") == 3 * n_targets
     assert section(html, MATTER).count("<svg") >= n_targets
     assert "nan" not in re.sub("<style>.*?</style>", "", html, flags=re.S)
@@ -367,8 +368,52 @@ def test_a_page_says_what_leave_one_out_chose_and_from_what(written, models):
     for line, one in zip(lines, choice.alternatives, strict=True):
         assert line[0].startswith(f"{one.parameter}: ")
         assert line[2].replace("−", "-") == f"{one.nll:.4f}"
-        assert line[3] == ("chosen" if one.chosen else "")
+        assert line[3].startswith("chosen") == one.chosen
     assert "What was compared" not in written("label")
+
+
+def test_a_choice_beside_a_better_score_is_explained_in_its_line():
+    two = [Alternative("overlap", 1, -0.25, True), Alternative("overlap", 4, -0.2625, False)]
+    assert appendix.why_chosen(two[0], two) == (
+        "chosen: it is simpler, and the gain of 4, 0.0125, may be chance"
+    )
+    assert appendix.why_chosen(two[1], two) == ""
+    better = [two[0], two[1]._replace(nll=-0.2)]
+    assert appendix.why_chosen(better[0], better) == "chosen"
+    later = [two[1]._replace(parameter="nearest"), two[0]._replace(parameter="nearest")]
+    assert appendix.why_chosen(later[1], later) == "chosen: the gain of 4, 0.0125, may be chance"
+    assert "it is simpler, and the gain of linear, 0.0125, may be chance; the other was" in (
+        story._told("trend", [two[0]._replace(value="none"), two[1]._replace(value="linear")])
+    )
+
+
+def test_the_ten_length_scales_that_matter_are_shown(tmp_path):
+    X, y = data(120, d=30)
+    X[:, 20:] *= 1000  # of these a length-scale of 100 is short
+    scales = np.r_[np.full(20, 5.0), np.full(10, 100.0)]
+    kernel = Constant(1.0, "fixed") * RBF(tuple(scales)) + White(0.1)
+    model = ManyGPRegressor(kernel, **{**SMALL, "normalize_X": False}, optimizer=None).fit(X, y)
+    table = table_of(page_about(model, tmp_path), "Hyperparameters")
+    shown = [name for name, _ in cells(table) if "length_scale" in name]
+    assert sorted(shown) == sorted(f"RBF.length_scale: x{k}" for k in range(20, 30))
+    assert "the 10 that matter most are shown" in table
+    assert "20 others are not" in table
+
+
+def test_errors_of_millions_are_written_in_words(tmp_path):
+    X, y = data(100)
+    html = page_about(ManyGPRegressor(**SMALL).fit(X, 7e7 * y), tmp_path)
+    assert re.search(r"<strong>\d+(\.\d+)? million</strong>", html)
+    assert not re.search(r"\de\d", re.sub("<style>.*?</style>|<path[^>]*>", "", html, flags=re.S))
+
+
+def test_rows_have_the_numbers_of_the_table_that_they_are_in(models, tmp_path):
+    numbers = 1000 + 2 * np.arange(150)
+    html = page_about(models["shared"], tmp_path, numbers=numbers)
+    shown = [int(line[0].replace(",", "")) for line in cells(table_of(html, "Largest errors"))[1:]]
+    left_out = models["shared"].model_.left_out_answers(150)
+    error = np.abs(left_out[1][:, 0] - left_out[2])
+    assert shown == (1000 + 2 * np.argsort(-error, kind="stable")[:10]).tolist()
 
 
 def test_repeated_rows_trend_and_noise_are_told_in_words(tmp_path):
@@ -509,9 +554,14 @@ window.onload = () => {{
       return a.left < b.left - 1 || a.right > b.right + 1 || a.bottom > b.bottom + 1;
     }});
     const small = every("svg").filter(e => e.clientWidth < 250);
+    const narrow = every("table").filter(t =>
+      t.getBoundingClientRect().width < 0.97 * t.closest(".scroll").clientWidth);
+    const unshaded = every(".scroll").filter(e => e.scrollWidth > e.clientWidth + 1 &&
+      !frame.contentWindow.getComputedStyle(e).backgroundImage.includes("gradient"));
     document.getElementById("seen").textContent += [
       frame.contentWindow.innerWidth, root.scrollWidth, blocks.length,
-      blocks.filter(fits).length, every("table").length, boxed.length, cut.length, small.length
+      blocks.filter(fits).length, every("table").length, boxed.length, cut.length, small.length,
+      narrow.length, unshaded.length
     ].join(" ") + ";";
   }}
 }};
@@ -541,12 +591,9 @@ def test_a_browser_shows_the_page_without_scrolling_sideways(written, tmp_path, 
     assert "CONSOLE" not in done.stderr
     (seen,) = re.findall('<pre id="seen">(.*?);</pre>', done.stdout)
     for width, numbers in zip(WIDTHS, seen.split(";"), strict=True):
-        inner, needed, n_blocks, n_inside, n_tables, n_boxed, n_cut, n_small = map(
-            int, numbers.split()
-        )
+        inner, needed, n_blocks, n_inside, n_tables, n_boxed, *faults = map(int, numbers.split())
         assert inner == width
         assert needed <= inner
         assert n_blocks == n_inside
         assert n_tables == n_boxed == html.count("<table")
-        assert n_cut == 0
-        assert n_small == 0
+        assert faults == [0] * 4  # words cut, charts small, tables narrow, no sign of scrolling

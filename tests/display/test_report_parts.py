@@ -1,6 +1,8 @@
 """What a report says about columns, slices and rows is what the data hold."""
 
 import re
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,10 +12,12 @@ from manygp import ManyGPRegressor
 from manygp.display import write_report
 from manygp.display.charts import number
 from manygp.display.report import are_training_rows, effects, trust
-from manygp.display.report.columns import sources_of
+from manygp.display.report.columns import Inputs, sources_of, training_inputs
 from manygp.display.report.rows import Target, left_out_set, target_names
 from manygp.display.report.trust import slices_of
 from manygp.relevance import relevance_of
+from manygp.storage.model_file import read_model, write_model
+from manygp.tables.frames import as_batch
 
 SMALL = {
     "points_per_expert": 75, "hyperparameters": "shared", "overlap": 0, "temperature": 1.0,
@@ -78,22 +82,27 @@ def test_relevance_of_a_column_is_the_sum_of_its_features(model):
 
 def test_values_of_rows_are_read_back_from_their_features(model, sources):
     frame, _ = houses()
-    X = model.training_rows()[0]
-    colour, size, age, town, sold = (one.words(X[:50]) for one in sources)
+    rows = training_inputs(model).some(np.arange(50))
+    colour, size, age, town, sold = (one.words(rows) for one in sources)
     assert colour == frame["colour"][:50].tolist()
     assert [word == "missing" for word in age] == frame["age"][:50].isna().tolist()
     np.testing.assert_allclose([float(word) for word in size], frame["size"][:50], rtol=0.01)
-    assert set(town) == {"-"}
+    assert town == frame["town"][:50].tolist()
+    unknown = Inputs(rows.X)  # as of a file of manygp 0.2
+    assert set(sources[3].words(unknown)) == {"-"}
     assert sold == frame["sold"][:50].dt.strftime("%Y-%m-%d").tolist()
 
 
 def test_effects_are_averages_of_predictions_with_one_column_changed(model, sources):
-    X = model.training_rows()[0]
+    inputs = training_inputs(model)
+    X = inputs.X
     relevance = model.relevance(0.9)
-    found = {one.source.name: one for one in effects.effects_of(model, sources, relevance, X)}
+    found = {
+        one.change.title: one for one in effects.effects_of(model, sources, relevance, inputs)
+    }
     assert next(iter(found)) == "colour"
     colour = found["colour"]
-    assert colour.words == ["blue", "green", "red"]
+    assert colour.change.words == ["blue", "green", "red"]
     rows = X[np.random.default_rng(0).permutation(N)[: effects.MOVED_ROWS]].copy()
     rows[:, :3] = [0, 0, 1]
     mean, std = model.predict(rows, latent=True)
@@ -102,7 +111,7 @@ def test_effects_are_averages_of_predictions_with_one_column_changed(model, sour
     assert colour.mean[2, 0] - colour.mean[0, 0] == pytest.approx(3, abs=0.5)
     size = found["size"]
     assert (np.diff(size.mean[:, 0]) > 0).mean() > 0.8
-    assert 20 < size.x.min() < size.x.max() < 200
+    assert 20 < size.change.x.min() < size.change.x.max() < 200
 
 
 def test_effects_cost_a_bounded_number_of_predictions(model, sources, monkeypatch):
@@ -111,27 +120,30 @@ def test_effects_cost_a_bounded_number_of_predictions(model, sources, monkeypatc
     monkeypatch.setattr(
         type(model), "predict", lambda self, X, **k: asked.append(len(X)) or predict(self, X, **k)
     )
-    X = model.training_rows()[0]
-    effects.effects_of(model, sources, model.relevance(0.9), X)
+    effects.effects_of(model, sources, model.relevance(0.9), training_inputs(model))
     most = effects.MOST_EFFECTS[0] * effects.PLACES * effects.MOVED_ROWS
     assert 0 < sum(asked) <= most
 
 
 def test_many_categories_are_drawn_from_the_lowest_mean_to_the_highest(sources):
     town = sources[3]
-    x, words, features = effects._places(town, np.zeros((1, 10)))
-    assert len(x) == len(words) == effects.MOST_CATEGORIES
-    assert (np.diff(features[:, 0]) >= 0).all()
+    (change,) = effects.changes_of(town, Inputs(np.zeros((1, 10))))
+    assert len(change.x) == len(change.words) == effects.MOST_CATEGORIES
+    assert (np.diff(change.features[:, 0]) >= 0).all()
     means = np.array(town.column.means[0])
-    assert features[[0, -1], 0].tolist() == [means.min(), means.max()]
+    assert change.features[[0, -1], 0].tolist() == [means.min(), means.max()]
 
 
-def test_slices_are_by_std_by_the_first_number_and_by_categories(model, sources):
-    rows = left_out_set(model, target_names(model, ()), None)
+def test_slices_are_by_std_prediction_numbers_categories_and_the_worst_region(model, sources):
+    rows = left_out_set(model, target_names(model, ()))
     groups = slices_of(rows, rows.scored[0], sources)
-    assert list(groups) == ["By std", "By size", "By colour"]
+    worst = "In the region where intervals hold least"
+    by = ["std", "prediction", "size", "age", "sold", "colour", "town"]
+    assert list(groups) == [*(f"By {name}" for name in by), worst]
     assert 2 < len(groups["By std"]) <= 10
-    for name in ("By std", "By size", "By colour"):
+    assert len(groups["By prediction"]) == 5
+    assert len(groups["By town"]) == trust.MOST_CATEGORIES
+    for name in ("By std", "By prediction", "By size", "By age", "By sold", "By colour"):
         held = np.sum([one.rows for one in groups[name]], axis=0)
         assert (held == 1).all()  # each row is in one slice
     assert [one.name for one in groups["By colour"]] == ["blue", "green", "red"]
@@ -140,7 +152,7 @@ def test_slices_are_by_std_by_the_first_number_and_by_categories(model, sources)
 
 
 def test_missing_values_are_a_slice(model, sources):
-    rows = left_out_set(model, target_names(model, ()), None)
+    rows = left_out_set(model, target_names(model, ()))
     found = slices_of(rows, rows.scored[0], [sources[2]])["By age"]
     assert found[-1].name == "missing"
     assert found[-1].rows.sum() == houses()[0]["age"].isna().sum()
@@ -148,11 +160,64 @@ def test_missing_values_are_a_slice(model, sources):
 
 def test_training_rows_are_told_from_others(model):
     frame, y = houses()
-    X = model.encoder.transform(frame)
-    assert are_training_rows(model, X, y).all()
-    assert not are_training_rows(model, X, y + 1e-3).any()
+    X, codes = encoded(model, frame)
+    assert are_training_rows(model, X, y, codes).all()
+    assert not are_training_rows(model, X, y + 1e-3, codes).any()
     other, other_y = houses(seed=1)
-    assert not are_training_rows(model, model.encoder.transform(other), other_y).any()
+    X, codes = encoded(model, other)
+    assert not are_training_rows(model, X, other_y, codes).any()
+
+
+def encoded(model, frame):
+    batch = as_batch(frame)
+    return model.encoder.encode(batch).X, model.encoder.codes(batch)
+
+
+def test_rows_that_differ_in_a_wide_category_only_are_not_training_rows(model):
+    frame, y = houses()
+    moved = frame.assign(
+        town=frame["town"].map(lambda town: f"town {(int(town[5:]) + 1) % 25:02}")
+    )
+    X, codes = encoded(model, moved)
+    assert not are_training_rows(model, X, y, codes).any()
+
+
+def test_repeated_rows_and_missing_values_of_wide_categories_are_counted(tmp_path):
+    rng = np.random.default_rng(0)
+    towns = np.array([f"town {k:02}" for k in range(25)], dtype=object)
+    frame = pd.DataFrame({"town": rng.choice(towns, 200), "rooms": rng.integers(1, 3, 200)})
+    frame.loc[:6, "town"] = None
+    frame["rooms"] = frame["rooms"].astype(float)
+    y = frame["rooms"].to_numpy() + rng.normal(0, 0.1, 200)
+    model = ManyGPRegressor(random_state=0).fit(frame, y)
+    html = page_of(model, tmp_path)
+    n = 200 - len(frame.drop_duplicates())
+    assert f"{n} rows ({n / 2:.1f}%) repeat the columns of another row." in html
+    assert "Values are missing: town in 7 rows." in html
+
+
+def test_what_is_known_of_wide_categories_is_saved_with_the_model(model, tmp_path):
+    write_model(tmp_path / "a.manygp", model)
+    loaded = read_model(tmp_path / "a.manygp")
+    np.testing.assert_array_equal(loaded.encoder.codes_, model.encoder.codes_)
+    frame, y = houses()
+    X, codes = encoded(loaded, frame)
+    assert are_training_rows(loaded, X, y, codes).all()
+
+
+def test_a_time_is_drawn_as_its_course_and_its_cycles_apart(model, sources):
+    sold, rows = sources[4], training_inputs(model)
+    course, *cycles = effects.changes_of(sold, rows)
+    assert course.title == "sold: over time"
+    assert course.places == [sold.place.start]  # the cycles stay as they are
+    assert [one.title for one in cycles] == ["sold: within a year", "sold: within a week"]
+    year, week = cycles
+    names = [model.names[k] for k in year.places + week.places]
+    assert names == [f"sold ({c}, {p})" for c in ("year", "week") for p in ("sin", "cos")]
+    assert [effects._word(week, k) for k in range(7)] == list(effects.WEEKDAYS)
+    assert (pd.Timestamp("1970-01-01") + pd.Timedelta(days=week.x[0])).day_name() == "Monday"
+    assert [effects._word(year, k) for k in (0, -1)] == ["01-01", "01-01"]
+    np.testing.assert_allclose(np.hypot(*week.features.T), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -216,3 +281,28 @@ def test_slices_whose_ends_read_the_same_are_one():
     found = trust._by_quantiles(values, 10, number)
     assert [one.name for one in found] == ["0.204 to 0.3"]
     assert found[0].rows.all()
+
+
+def test_categories_that_cannot_be_are_refused_with_the_file(model, tmp_path):
+    path = tmp_path / "a.manygp"
+    for wrong in (model.encoder.codes_ + 25, model.encoder.codes_[1:]):
+        encoder = copy(model.encoder)
+        encoder.codes_ = wrong
+        with pytest.raises(ValueError, match="categor"):
+            write_model(path, replace(model, encoder=encoder))
+    assert not path.exists()
+
+
+def test_a_region_where_intervals_fail_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 2))
+    noise = np.where(X[:, 1] > 0.7, 1.5, 0.1)  # that the model does not see
+    y = np.sin(6 * X[:, 0]) + noise * rng.normal(size=600)
+    fitted = ManyGPRegressor(**SMALL).fit(X, y).model_
+    rows = left_out_set(fitted, target_names(fitted, ()))
+    groups = slices_of(rows, rows.scored[0], sources_of(fitted))
+    (worst,) = groups["In the region where intervals hold least"]
+    assert re.search(r"x1 above 0\.(69|7)", worst.name)
+    assert (X[worst.rows, 1] > 0.65).all()
+    (line,) = re.findall(rf">{worst.name}</span>.*?(\d+\.\d%)( low)?", page_of(fitted, tmp_path))
+    assert line[1] == " low"

@@ -202,7 +202,7 @@ def fit(
         folder = work_dir or checkpoint
         source = Source(data, chosen, folder)
         told.begin("reading")
-        begin = perf_counter()
+        begin, numbers = perf_counter(), None
         if str(data) != "-" and source.is_large and source.has_numbers:
             with interruptible(folder, "--work-dir"):
                 model = _fitted_file(estimator, source, scheduler)
@@ -211,7 +211,7 @@ def fit(
                 table = read_training(path, chosen, decimal=decimal, missing=missing)
             if table.n_dropped:
                 say(f"manygp: {_left_out_rows(table.n_dropped, target)}", err=True)
-            begin = perf_counter()
+            begin, numbers = perf_counter(), table.numbers
             with interruptible(folder, "--checkpoint"):
                 model = _fitted(estimator, table, folder)
         seconds = perf_counter() - begin
@@ -219,7 +219,7 @@ def fit(
         with naming(output):
             write_model(output, model)
         if report is not None:
-            _write_report(model, report, output.name)
+            _write_report(model, report, output.name, numbers)
         left_out = model.left_out_rows(LEFT_OUT_ROWS)
     facts = _facts(output, model, seconds, left_out)
     if as_json:
@@ -244,11 +244,11 @@ def _left_out_rows(n: int, target: str) -> str:
     return f"{counted(n, 'row')} without a value of {target!r} {verb} left out"
 
 
-def _write_report(model: FittedModel, report: Path, name: str) -> None:
+def _write_report(model: FittedModel, report: Path, name: str, numbers: Any) -> None:
     from manygp.display.report import write_report
 
     with naming(report):
-        write_report(model, report, name=name)
+        write_report(model, report, name=name, numbers=numbers)
 
 
 # What trends are called, where their own names say too little.

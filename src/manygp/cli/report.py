@@ -84,14 +84,20 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
 
     Those that the model has learned from are not tested ones.
     """
+    import numpy as np
+
     from manygp.display.report import are_training_rows, write_report
 
     assert tested.X is not None
-    known = are_training_rows(fitted.model, tested.X, tested.y)
+    known = are_training_rows(fitted.model, tested.X, tested.y, tested.codes)
     n_known, n = int(known.sum()), len(known)
     new: Tested | None = tested
-    shown = counted(n, "row")
+    shown, numbers = counted(n, "row"), None
     if n_known == n:
+        # Of the whole training table the k-th row is the k-th training row.
+        _, own = fitted.model.training_rows()
+        is_whole = len(own) == n and np.allclose(tested.y, own[:, 0], rtol=1e-9, atol=0)
+        numbers = tested.numbers if is_whole else None
         new, shown = None, f"{shown}, all of them training rows, each left out"
     elif n_known:
         without = f"without {counted(n_known, 'training row')}"
@@ -99,5 +105,5 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
         shown = f"{counted(n - n_known, 'row')}, {without}"
     with naming(page), progress.shown(verbose=sys.stderr.isatty()) as told:
         told.begin("drawing")
-        write_report(fitted.model, page, name=fitted.path.name, tested=new)
+        write_report(fitted.model, page, name=fitted.path.name, tested=new, numbers=numbers)
     return shown

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from manygp.arrays import Array
+from manygp.arrays import Array, IndexArray
 from manygp.display.report import Tested
 from manygp.model import FittedModel
 from manygp.storage import read_model
@@ -28,19 +28,26 @@ class Answered(NamedTuple):
         Mean, std, lower and upper.
     n_without : int
         Rows that have no target, and are not here.
+    numbers : ndarray of shape (N,)
+        Places of the rows in the table; 1 is the first below the header.
     X : ndarray of shape (N, d) or None
         Encoded rows, if they were asked for.
+    codes : ndarray of shape (N, w) or None
+        Their categories in columns that became means, as `TableEncoder.codes` tells them.
     """
 
     y: Array
     answers: Array
     n_without: int
+    numbers: IndexArray
     X: Array | None
+    codes: IndexArray | None
 
     def for_report(self, coverage: float, name: str) -> Tested:
         """The same for a report, by the share that intervals should hold and the data's name."""
         mean, std, lower, upper = self.answers
-        return Tested(self.y, mean, std, lower, upper, coverage, name, self.X)
+        rows = (self.X, self.numbers, self.codes)
+        return Tested(self.y, mean, std, lower, upper, coverage, name, *rows)
 
 
 class TableModel(NamedTuple):
@@ -111,24 +118,29 @@ class TableModel(NamedTuple):
         target = self.named_target(target)
         columns = dict.fromkeys([*self.encoder.column_names, target])
         table, batches = read_rows(data, list(columns), decimal=decimal)
-        targets, answers, kept, n_without = [], [], [], 0
+        answers, kept, every = [], [], []
         with counting() as count, naming(table):
             for batch in batches:
                 y, rows = targets_of(batch, target), self.encoder.encode(batch)
                 known = ~np.isnan(y)
-                n_without += int((~known).sum())
-                targets.append(y[known])
+                every.append(y)
                 if known.any():
                     answers.append(self.answers(rows.some(known), coverage))
-                    kept += [rows.X[known]] if with_rows else []
+                if with_rows:
+                    kept.append((rows.X[known], self.encoder.codes(batch)[known]))
                 count(len(y))
         if not answers:
             raise ValueError(f"{table.path}: no row has a value of {target!r}")
+        targets = np.concatenate(every)
+        known = ~np.isnan(targets)
+        X, codes = map(np.concatenate, zip(*kept, strict=True)) if with_rows else (None, None)
         return Answered(
-            np.concatenate(targets),
+            targets[known],
             np.concatenate(answers, axis=1),
-            n_without,
-            np.concatenate(kept) if with_rows else None,
+            int((~known).sum()),
+            np.flatnonzero(known) + 1,
+            X,
+            codes,
         )
 
 

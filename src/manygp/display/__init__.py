@@ -5,9 +5,9 @@ from manygp.display.plots import (
     PITDisplay,
     PosteriorDisplay,
     ReliabilityDisplay,
+    TrendDisplay,
 )
 from manygp.display.report import Tested, write_report
-from manygp.display.trend import TrendDisplay
 
 __all__ = [
     "CalibrationDisplay",

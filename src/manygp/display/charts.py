@@ -24,6 +24,8 @@ SMALL, CAPITAL, WIDE = 6.4, 8.2, 11.5
 LAYERS = 12
 # An axis has about so many ticks.
 TICKS = 5
+# Large numbers are said in these.
+SIZES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
 class Axis(NamedTuple):
@@ -44,17 +46,32 @@ class Axis(NamedTuple):
 
 
 def number(value: float) -> str:
-    """A number with three significant digits, all of those before the point up to a million."""
+    """A number with three significant digits, as people say it: 0.25, 1,234 or 7.19 million."""
+    size, name = size_of(value)
+    if name:
+        return minus(f"{round(value / size, 2 - _power(value / size)):g} {name}")
     if value != 0 and not 1e-4 <= abs(value) < 1e6:
         return minus(f"{value:.3g}".replace("e+", "e").replace("e0", "e").replace("e-0", "e-"))
     return minus(f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}")
 
 
+def size_of(value: float) -> tuple[float, str]:
+    """The unit in which a large number is said, and its name: (1e6, "million"), or (1, "")."""
+    names = [one for one in SIZES if 0.9995 * one[0] <= abs(value) < 0.9995e15]
+    return names[0] if names else (1.0, "")
+
+
+def _power(value: float) -> int:
+    """The power of ten of a number."""
+    return int(np.floor(np.log10(abs(value))))
+
+
 def score(value: float) -> str:
     """The same, with zeros at the end, so that numbers of a table have the same digits."""
-    if not 1e-4 <= abs(value) < 99.95:
+    size, name = size_of(value)
+    if not name and not 1e-4 <= abs(value) < 99.95:
         return number(value)
-    return minus(f"{value:#.3g}")
+    return minus(f"{value / size:#.3g}".rstrip(".") + f" {name}".rstrip())
 
 
 def minus(text: str) -> str:
@@ -70,6 +87,12 @@ def percent(share: float) -> str:
 def nominal(share: float) -> str:
     """A share that somebody has chosen, such as 90%."""
     return f"{100 * share:.6g}%"
+
+
+def span(numbers: list[int]) -> str:
+    """The range of whole numbers: 50, or 50 to 70."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def cut(text: str, width: int) -> str:
@@ -101,8 +124,11 @@ def _tick(value: float, step: float) -> str:
     """A round number with the digits of its step."""
     if abs(value) < step / 2:
         return "0"
+    size, name = size_of(value)
+    if name and step >= 1e-3 * size:
+        return f"{value / size:.{max(0, -_power(1.001 * step / size))}f} {name}"
     if not 1e-4 <= step < 1e6 or abs(value) >= 1e7:
-        digits = max(0, int(np.floor(np.log10(abs(value))) - np.floor(np.log10(step))) + 1)
+        digits = max(0, _power(value) - _power(step) + 1)
         return f"{value:.{min(digits, 6)}g}".replace("e+", "e").replace("e0", "e")
     decimals = next(n for n in range(9) if abs(round(step, n) - step) < 1e-6 * step)
     return f"{value:,.{decimals}f}"
@@ -131,15 +157,9 @@ def dates(low: float, high: float) -> Axis:
 
 
 class Chart:
-    """An SVG to which lines, dots and bars are added, in this order from the back to the front.
+    """An SVG to which lines, dots and bars are added, from the back to the front.
 
-    Parameters
-    ----------
-    x, y : Axis
-    labels : (str, str)
-        What the axes show.
-    left : float, optional
-        Room for the labels of the ticks of y; by default what they need.
+    `labels` tell what the axes x and y show.
     """
 
     def __init__(self, x: Axis, y: Axis, labels: tuple[str, str], height: float = HEIGHT) -> None:
@@ -178,19 +198,25 @@ class Chart:
         """Bars between edges (k + 1,) that stand on the lower end of the axis."""
         x, y = self._across(edges), self._down(heights)
         floor = self._height - BOTTOM
-        self._path(
-            "".join(
-                f"M{a:.1f} {floor:.1f}V{top:.1f}H{b:.1f}V{floor:.1f}Z"
-                for a, b, top in zip(x[:-1], x[1:], y, strict=True)
-            ),
-            kind,
+        bars = (
+            f"M{a:.1f} {floor:.1f}V{top:.1f}H{b:.1f}V{floor:.1f}Z"
+            for a, b, top in zip(x[:-1], x[1:], y, strict=True)
         )
+        self._path("".join(bars), kind)
 
     def rug(self, edges: Array, shares: Array) -> None:
         """Where rows are: low bars at the foot, of at most a tenth of the height."""
         y = self._y
         tenth = y.low + 0.1 * (y.high - y.low) * shares / max(float(shares.max()), 1e-300)
         self.bars(edges, tenth, "rug")
+
+    def _ticks_with_room(self) -> Sequence[tuple[float, str]]:
+        """The ticks of x: every second, third, ... if the words of all have no room."""
+        ticks, room = self._x.ticks, WIDTH - self._left - RIGHT
+        widest = max((_width(word) for _, word in ticks), default=0.0) + SMALL
+        shares = self._x.place(np.array([tick for tick, _ in ticks]))
+        apart = room * float(np.diff(shares).min()) if len(ticks) > 1 else room
+        return ticks[:: max(1, int(np.ceil(widest / max(apart, 1.0))))]
 
     def _path(self, d: str, kind: str) -> None:
         self._parts.append(f'<path class="{kind}" d="{d}"/>')
@@ -199,18 +225,15 @@ class Chart:
         """The drawing; `alt` tells what it shows."""
         floor, right = self._height - BOTTOM, WIDTH - RIGHT
         frame = []
-        for place, word in zip(
-            self._down([t for t, _ in self._y.ticks]), self._y.ticks, strict=True
-        ):
-            frame.append(f'<path class="grid" d="M{self._left:.1f} {place:.1f}H{right:.1f}"/>')
-            frame.append(_text(self._left - 6, place + 4, word[1], "end"))
-        for place, word in zip(
-            self._across([t for t, _ in self._x.ticks]), self._x.ticks, strict=True
-        ):
-            frame.append(f'<path class="grid" d="M{place:.1f} {floor:.1f}v4"/>')
-            half = _width(word[1]) / 2
-            inside = min(max(place, half), WIDTH - half)
-            frame.append(_text(inside, floor + 16, word[1], "middle"))
+        for tick, word in self._y.ticks:
+            (y,) = self._down([tick])
+            frame.append(f'<path class="grid" d="M{self._left:.1f} {y:.1f}H{right:.1f}"/>')
+            frame.append(_text(self._left - 6, y + 4, word, "end"))
+        for tick, word in self._ticks_with_room():
+            (x,) = self._across([tick])
+            frame.append(f'<path class="grid" d="M{x:.1f} {floor:.1f}v4"/>')
+            half = _width(word) / 2
+            frame.append(_text(min(max(x, half), WIDTH - half), floor + 16, word, "middle"))
         frame.append(f'<path class="grid" d="M{self._left:.1f} {floor:.1f}H{right:.1f}"/>')
         middle = (self._left + right) / 2
         frame.append(_text(middle, self._height - 8, cut(self._labels[0], 46), "middle"))

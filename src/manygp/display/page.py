@@ -11,7 +11,7 @@ from manygp.display.style import STYLE
 from manygp.runtime.words import safe
 
 # A name of so many letters stands on one line.
-SHORT = 16
+SHORT = 24
 
 
 class TextTable(NamedTuple):
@@ -122,6 +122,11 @@ def drawing(svg: str, title: str, caption: str = "") -> str:
 def side_by_side(figures: Iterable[str], least: str = "20rem") -> str:
     """Small figures in columns of at least a width: as many as the screen has room for."""
     return f'<div class="figures" style="--least: {least}">\n{"".join(figures)}</div>\n'
+
+
+def in_columns(tables: Iterable[str]) -> str:
+    """Tables in two columns where the screen has room for them."""
+    return f'<div class="columns">\n{"".join(tables)}</div>\n'
 
 
 def page(title: str, introduction: str, sections: dict[str, str]) -> str:

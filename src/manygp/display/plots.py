@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from manygp.arrays import Array
 from manygp.fit_report import Alternative, CalibrationReport
 from manygp.metrics import ReliabilityCurve, pit, reliability_curve
+from manygp.relevance import relevance_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,10 +30,25 @@ COLOURS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "osD^vP"
 # Marks the diagonal of an axes, which several displays may share.
 _DIAGONAL = "manygp-diagonal"
+# Places along a column of a trend.
+GRID = 200
+PANELS_IN_A_ROW = 3
 
 
 @dataclass(eq=False)
-class ReliabilityDisplay:
+class _OneAxes:
+    """A display whose `plot` leaves in `ax_` and `figure_` what it has drawn on."""
+
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure | SubFigure = field(init=False, repr=False)
+
+    def _drawn_on(self, ax: Axes) -> Self:
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+@dataclass(eq=False)
+class ReliabilityDisplay(_OneAxes):
     """Reliability diagram: observed against predicted error, bin by bin.
 
     Several models may share one axes: pass the first display's ``ax_`` to the next.
@@ -43,17 +59,10 @@ class ReliabilityDisplay:
         The numbers to draw.
     name : str, optional
         Name of the model in the legend.
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        What `plot` has drawn on.
     """
 
     curve: ReliabilityCurve
     name: str | None = None
-    ax_: Axes = field(init=False, repr=False)
-    figure_: Figure | SubFigure = field(init=False, repr=False)
 
     @classmethod
     def from_predictions(
@@ -103,12 +112,11 @@ class ReliabilityDisplay:
         top = 1.05 * max(ax.dataLim.max)
         ax.set(xlim=(0, top), ylim=(0, top))
         ax.legend(frameon=False)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn_on(ax)
 
 
 @dataclass(eq=False)
-class PITDisplay:
+class PITDisplay(_OneAxes):
     """Histogram of the probability integral transform: flat where the distributions are right.
 
     A hump in the middle means distributions that are too wide, raised ends ones that are too
@@ -119,17 +127,10 @@ class PITDisplay:
     pit : ndarray of shape (n,)
         What `manygp.metrics.pit` returns.
     n_bins : int
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        What `plot` has drawn on.
     """
 
     pit: Array
     n_bins: int = 20
-    ax_: Axes = field(init=False, repr=False)
-    figure_: Figure | SubFigure = field(init=False, repr=False)
 
     @classmethod
     def from_estimator(
@@ -153,8 +154,7 @@ class PITDisplay:
         ax.axhline(1.0, color="0.4", ls="--", lw=1, label="ideal")
         ax.set(xlabel="predicted probability of a smaller target", ylabel="density", xlim=(0, 1))
         ax.legend(frameon=False)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn_on(ax)
 
 
 class ExpertCurve(NamedTuple):
@@ -166,7 +166,7 @@ class ExpertCurve(NamedTuple):
 
 
 @dataclass(eq=False)
-class PosteriorDisplay:
+class PosteriorDisplay(_OneAxes):
     """The posterior of a model of one input, with its experts' and the effect of calibration.
 
     Bands show the latent function's mean +- 1 standard deviation: light before calibration,
@@ -184,11 +184,6 @@ class PosteriorDisplay:
         The experts' posteriors at x.
     x_train, y_train : ndarray of shape (n,), optional
         Training data.
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        What `plot` has drawn on.
     """
 
     x: Array
@@ -198,8 +193,6 @@ class PosteriorDisplay:
     experts: list[ExpertCurve] = field(default_factory=list)
     x_train: Array | None = None
     y_train: Array | None = None
-    ax_: Axes = field(init=False, repr=False)
-    figure_: Figure | SubFigure = field(init=False, repr=False)
 
     @classmethod
     def from_estimator(
@@ -269,25 +262,20 @@ class PosteriorDisplay:
             dots.set(facecolor="white", edgecolor="0.25", linewidth=0.7)
         ax.set(xlabel="x", ylabel="y", xmargin=0)
         ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn_on(ax)
 
 
 @dataclass(eq=False)
 class CalibrationDisplay:
     """What a model has chosen by leave-one-out: the NLL of each value that it compared.
 
-    One panel per parameter, each with its own scale; the chosen value is filled.
+    One panel per parameter, each with its own scale; the chosen value is filled. `plot` leaves in
+    `axes_` and `figure_` what it has drawn on.
 
     Parameters
     ----------
     report : CalibrationReport
         The numbers to draw.
-
-    Attributes
-    ----------
-    axes_, figure_ : list of matplotlib Axes, and Figure
-        What `plot` has drawn on.
     """
 
     report: CalibrationReport
@@ -336,6 +324,88 @@ class CalibrationDisplay:
         return self
 
 
+class Component(NamedTuple):
+    """What a trend says about one column: x, effect on y, and its std, all of shape (g,)."""
+
+    name: str
+    x: Array
+    effect: Array
+    std: Array
+
+
+@dataclass(eq=False)
+class TrendDisplay:
+    """The components of an additive trend with bands of two std, most important first.
+
+    `plot` leaves in `axes_` and `figure_` what it has drawn on.
+
+    Parameters
+    ----------
+    components : list of Component
+    name : str
+        Of the trend.
+    """
+
+    components: list[Component]
+    name: str
+    axes_: Any = field(init=False, repr=False)
+    figure_: Figure | SubFigure = field(init=False, repr=False)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: ManyGPRegressor, *, most: int = 6, target: int = 0, axes: Any = None
+    ) -> Self:
+        """Draw the components of a fitted model: those of at most `most` columns.
+
+        Parameters
+        ----------
+        estimator : ManyGPRegressor
+        most : int, default=6
+        target : int, default=0
+            Which target, if there are several.
+        axes : array of matplotlib Axes, optional
+        """
+        fitted = estimator.model_
+        trend = None if fitted.committee.trend is None else fitted.committee.trend.model
+        shares = relevance_of(fitted.committee, fitted.feature_names, 1.0)
+        unit, scale = np.linspace(0, 1, GRID), fitted.y_scaling.scale[target]
+        components: list[Component] = []
+        for j in np.argsort(-shares.trend, kind="stable").tolist():
+            curve = None if trend is None else trend.component(j, unit)
+            if curve is not None and len(components) < most:
+                scaled, effect, std = curve
+                x = scaled * fitted.x_scaling.scale[j] + fitted.x_scaling.shift[j]
+                components.append(
+                    Component(shares.column[j], x, effect[:, target] * scale, std * scale)
+                )
+        if trend is None or not components:
+            what = "no trend" if trend is None else f"the trend {trend.name}"
+            raise ValueError(
+                f"the model has {what}, which has no components; fit with trend='additive'"
+            )
+        return cls(components, trend.name).plot(axes)
+
+    def plot(self, axes: Any = None) -> Self:
+        """Draw on an array of axes, one for each component, or on a new figure."""
+        if axes is None:
+            n = len(self.components)
+            across = min(n, PANELS_IN_A_ROW)
+            axes = _new_panels(3.2, 2.6, -(-n // across), across)
+        panels: list[Axes] = list(np.ravel(axes))
+        for ax, one in zip(panels, self.components, strict=False):
+            lighten(ax)
+            band = (one.effect - 2 * one.std, one.effect + 2 * one.std)
+            ax.fill_between(one.x, *band, color=BLUE, alpha=0.2, lw=0)
+            ax.plot(one.x, one.effect, color=BLUE)
+            ax.axhline(0, color="0.6", lw=0.8, zorder=0)
+            ax.set(xlabel=one.name)
+        for ax in panels[len(self.components) :]:
+            ax.set_visible(False)
+        panels[0].set_ylabel("effect on y")
+        self.axes_, self.figure_ = axes, panels[0].figure
+        return self
+
+
 def short(value: Any) -> str:
     """A value of a parameter, numbers with three digits."""
     if isinstance(value, int | float):
@@ -344,11 +414,19 @@ def short(value: Any) -> str:
 
 
 def _new_axes(width: float, height: float) -> Axes:
+    return _new_panels(width, height, 1, 1)[0, 0]
+
+
+def _new_panels(width: float, height: float, n_rows: int, n_columns: int) -> Any:
+    """Panels of this size on a new figure: an array (n_rows, n_columns) of axes."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError('plotting needs matplotlib: pip install "manygp[plot]"') from error
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    size = (width * n_columns, height * n_rows)
+    return plt.subplots(
+        n_rows, n_columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
+    )[1]
 
 
 def lighten(ax: Axes) -> None:

@@ -3,10 +3,11 @@
 STYLE = """
 :root { color-scheme: light dark; --back: #ffffff; --raised: #f6f7f9; --text: #1d2530;
         --muted: #5a6675; --line: #dfe3e8; --main: #0b66b0; --other: #c4540f;
-        --pale: #0b66b026; --dots: 0.28; }
+        --pale: #0b66b026; --dots: 0.28; --shade: #1d253052; }
 @media screen and (prefers-color-scheme: dark) {
   :root { --back: #14181e; --raised: #1d232b; --text: #e6e9ee; --muted: #a1acb9;
-          --line: #333c47; --main: #6db3f2; --other: #f2a065; --pale: #6db3f233; --dots: 0.34; }
+          --line: #333c47; --main: #6db3f2; --other: #f2a065; --pale: #6db3f233; --dots: 0.34;
+          --shade: #000000b3; }
 }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
@@ -17,7 +18,7 @@ h2 { font-size: 1.35rem; line-height: 1.25; margin: 3rem 0 .6rem; padding-top: 1
      border-top: 1px solid var(--line); }
 h3 { font-size: 1.02rem; margin: 1.6rem 0 .3rem; }
 h1, h2, h3, p, li, figcaption { overflow-wrap: anywhere; }
-p, ul { max-width: 46rem; margin: .5rem 0; } ul { padding-left: 1.2rem; } li { margin: .3rem 0; }
+p, ul { max-width: 60rem; margin: .5rem 0; } ul { padding-left: 1.2rem; } li { margin: .3rem 0; }
 .lead { font-size: 1.08rem; color: var(--muted); }
 nav { margin-top: 1rem; } nav a { display: inline-block; margin: 0 1.2rem .2rem 0; }
 a { color: var(--main); text-underline-offset: .2em; }
@@ -29,8 +30,14 @@ a { color: var(--main); text-underline-offset: .2em; }
 .card span { color: var(--muted); font-size: .85rem; }
 .card strong { font-size: 1.7rem; line-height: 1.25; font-weight: 650; }
 .card small { color: var(--muted); font-size: .85rem; line-height: 1.4; }
-.scroll { overflow-x: auto; margin: .6rem 0 1rem; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
+.scroll { overflow-x: auto; margin: .6rem 0 1rem; scrollbar-width: thin; }
+.scroll { background:  /* a shade at the side where the table goes on */
+  linear-gradient(to right, var(--back) 50%, transparent) 0 0 / 3rem 100% no-repeat local,
+  linear-gradient(to left, var(--back) 50%, transparent) 100% 0 / 3rem 100% no-repeat local,
+  linear-gradient(to right, var(--shade), transparent) 0 0 / 1.2rem 100% no-repeat scroll,
+  linear-gradient(to left, var(--shade), transparent) 100% 0 / 1.2rem 100% no-repeat scroll; }
+table { width: 100%; border-collapse: collapse;
+        font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; text-align: right; white-space: nowrap;
          border-bottom: 1px solid var(--line); }
 th { color: var(--muted); font-weight: 600; }
@@ -38,8 +45,9 @@ th:first-child, td:first-child { text-align: left; position: sticky; left: 0; pa
                                  background: var(--back); z-index: 1; }
 .paper { color: var(--muted); }
 .facts td:last-child, .words td:last-child, .words th:last-child {
-  text-align: left; white-space: normal; overflow-wrap: anywhere; max-width: 46rem; }
-.facts td:first-child { color: var(--muted); vertical-align: top; }
+  text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.facts td:first-child { color: var(--muted); vertical-align: top;
+                        width: min(12rem, 30vw); }
 .words td:last-child { color: var(--muted); }
 .words td:nth-child(2) { font-weight: 650; }
 .many tbody { display: grid; grid-template-columns: repeat(auto-fill, minmax(16rem, 1fr));
@@ -47,12 +55,18 @@ th:first-child, td:first-child { text-align: left; position: sticky; left: 0; pa
 .many tr { display: flex; justify-content: space-between;
            border-bottom: 1px solid var(--line); }
 .many td { border: 0; } .many td:first-child { white-space: normal; overflow-wrap: anywhere; }
-.many table, .bars table { width: 100%; } .bars table { max-width: 54rem; }
-.bars th:nth-child(2) { width: 45%; min-width: 8rem; text-align: left; }
-.bars .group td { padding-top: 1.1rem; font-weight: 650; }
+.bars th:nth-child(2) { width: 45%; min-width: 7rem; text-align: left; }
+.columns { columns: 2 30rem; column-gap: 2.5rem; } .columns > * { break-inside: avoid; }
+.columns th { white-space: normal; vertical-align: bottom; }
+.columns th, .columns td { padding: .3rem .4rem; }
+.columns th:first-child, .columns td:first-child { padding-left: 0; }
+.columns .bars th:first-child { min-width: 9rem; width: 38%; }
+.columns .bars th:nth-child(2) { width: 26%; min-width: 6rem; }
+.told td:last-child, .told th:last-child { text-align: left; white-space: normal;
+                                           min-width: 16rem; width: 34%; }
 .label { display: inline-block; max-width: min(20rem, 40vw); white-space: normal;
          overflow-wrap: anywhere; }
-.label.short { white-space: nowrap; }
+.label.short { white-space: nowrap; max-width: none; }
 .track { display: block; position: relative; height: .95rem; }
 .track b { position: absolute; top: 12%; height: 76%; background: var(--main);
            border-radius: 2px; }

@@ -114,6 +114,12 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
         arrays["honest"] = model.cross_validated
     if model.noise is not None:
         arrays |= model.noise.to_file()
+    if (
+        model.encoder is not None
+        and model.encoder.codes_ is not None
+        and model.encoder.codes_.size
+    ):
+        arrays["codes"] = model.encoder.codes_
     return arrays
 
 
@@ -199,6 +205,7 @@ def _decoded(
     target, encoder = _table(manifest["table"])
     if encoder is not None:
         require(encoder.names == columns, "the columns of its table are not those of its rows")
+        encoder.codes_ = _codes(arrays, len(parts.data.X), encoder)
     settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
     rules = _rules(manifest)
     described = {
@@ -220,6 +227,22 @@ def _decoded(
         "target": target,
     }
     return described, parts
+
+
+def _codes(arrays: dict[str, AnyArray], n: int, encoder: Any) -> AnyArray | None:
+    """Categories of the training rows in columns that became means; older files lack them."""
+    columns = encoder.mean_columns
+    codes = arrays.get("codes", None if columns else np.empty((n, 0), dtype=np.int32))
+    if codes is None:
+        return None
+    require(
+        codes.dtype.kind == "i" and codes.shape == (n, len(columns)),
+        "the categories of its rows are not those of its table",
+    )
+    for own, column in zip(codes.T, columns, strict=True):
+        known = np.all((own >= -1) & (own < len(column.categories)))
+        require(known, "a category of its rows is not one of its table")
+    return codes
 
 
 def _conformal_scores(arrays: dict[str, AnyArray], n_targets: int) -> ConformalScores | None:

@@ -95,6 +95,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     donors_ : ndarray of shape (k, d)
         Encoded training rows. `predicted` puts their values, each in turn, in the place of one
         that is missing or unknown.
+    codes_ : ndarray of shape (n, w)
+        Which of its `categories` a training row has in each of the w columns that became means,
+        since the means of other folds do not tell; None in files of manygp 0.2.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (d,)
 
@@ -111,6 +114,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     columns_: tuple[Column, ...]
     donors_: Array
     training_noise_: Array
+    codes_: npt.NDArray[np.int32] | None = None
 
     def __init__(
         self, *, missing: str = "fill", unknown: str = "fill", random_state: int = 0
@@ -160,6 +164,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         )
         self.training_noise_ = lacking @ noise
         self.donors_ = np.hstack(donors)
+        self.codes_ = self.codes(batch)
         self._set_names()
         return found
 
@@ -198,6 +203,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         learned = np.array([one.learned for one in found])
         noise = missing @ np.array([column.noise for column in self.columns_])
         return Encoded(np.hstack(pieces), missing, unknown, unknown | (missing & ~learned), noise)
+
+    @property
+    def mean_columns(self) -> list[Column]:
+        """The columns of so many categories that they became means."""
+        return [column for column in self.columns_ if column.means]
+
+    def codes(self, batch: Batch) -> npt.NDArray[np.int32]:
+        """Places of the categories of rows in each of `mean_columns`; -1 if unknown: (N, w)."""
+        codes = np.empty((batch.n_rows, len(self.mean_columns)), dtype=np.int32)
+        for j, column in enumerate(self.mean_columns):
+            codes[:, j] = codes_of(column, as_words(batch.columns[column.name]))
+        return codes
 
     def predicted(
         self, answer: Callable[[Array, Any], tuple[Array, Array]], rows: Encoded, alpha: Any = 0.0

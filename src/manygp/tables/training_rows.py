@@ -67,6 +67,8 @@ class TrainingTable(NamedTuple):
         Known noise variances.
     n_dropped : int
         Rows that were left out, since their target is missing.
+    numbers : ndarray of shape (n,)
+        Places of the rows in the table; 1 is the first below the header.
     """
 
     rows: Batch
@@ -74,6 +76,7 @@ class TrainingTable(NamedTuple):
     target: str
     noise: Array | None
     n_dropped: int
+    numbers: npt.NDArray[np.intp]
 
 
 def read_training(
@@ -209,7 +212,7 @@ def _assembled(
         columns = {name: values[known] for name, values in columns.items()}
         y, noise = y[known], None if noise is None else noise[known]
     rows = Batch(0, columns, None, store.categorical & set(names))
-    return TrainingTable(rows, y, chosen.target, noise, n_dropped)
+    return TrainingTable(rows, y, chosen.target, noise, n_dropped, np.flatnonzero(known) + 1)
 
 
 def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Problem]:

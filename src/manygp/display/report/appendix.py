@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from manygp.arrays import Array
 from manygp.display import page
-from manygp.display.charts import minus, number
+from manygp.display.charts import minus, number, span
 from manygp.display.page import TextTable
 from manygp.display.plots import short
-from manygp.fit_report import CalibrationReport
+from manygp.fit_report import Alternative, CalibrationReport
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
 from manygp.kernels.text import formula
@@ -21,8 +22,11 @@ from manygp.model import FittedModel
 from manygp.runtime.words import counted
 from manygp.settings import Settings
 
-# The table of hyperparameters has at most this number of rows.
-MOST_HYPERPARAMETERS = 60
+# Parameters whose values are compared from the simplest to the most flexible.
+SIMPLEST_FIRST = ("trend", "structure", "kernel", "prior", "shrinkage", "overlap", "correction")
+# Length-scales of one kind that are shown: those that matter most.
+MOST_ALIKE = 10
+LENGTH_SCALE = re.compile(r"(.*length_scale)\[(\d+)\](.*)")
 MEANINGS = {
     "trend": "What holds everywhere, under the experts.",
     "structure": "Whether local experts, or one on all rows with a structured kernel.",
@@ -47,7 +51,7 @@ def appendix_section(model: FittedModel) -> str:
     names = model.names or tuple(f"x{i}" for i in range(model.n_columns))
     experts = list(model.committee.experts)
     html = _facts(model, experts) + _chosen(model.report) + _compared(model.report)
-    return html + _hyperparameters(experts, [str(name) for name in names])
+    return html + _hyperparameters(model, experts, [str(name) for name in names])
 
 
 def _facts(model: FittedModel, experts: list[Expert]) -> str:
@@ -68,14 +72,9 @@ def _sizes(experts: list[Expert]) -> str:
     """How many rows experts have, and know."""
     if len(experts) == 1:
         return "1, which knows all rows"
-    own = _range([len(expert.indices) for expert in experts])
-    others = _range([len(expert.neighbours) for expert in experts])
+    own = span([len(expert.indices) for expert in experts])
+    others = span([len(expert.neighbours) for expert in experts])
     return f"{len(experts):,}, each with {own} rows of its own and {others} rows of neighbours"
-
-
-def _range(numbers: list[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _changed(settings: Settings) -> Iterable[str]:
@@ -127,60 +126,93 @@ def _compared(report: CalibrationReport | None) -> str:
             bar = page.track((0.0, 1.0, "thin pale"), (place, place, "dot"))
             name = page.label(f"{parameter}: {_in_words(one.value)}")
             nll = minus(f"{one.nll:.4f}")
-            rows.append([name, bar, nll, "<b>chosen</b>" if one.chosen else ""])
+            rows.append([name, bar, nll, page.escape(why_chosen(one, several))])
     header = ["parameter", "best to worst", "NLL", ""]
     text = (
         "Leave-one-out NLL in normalised units, smaller is better. What is more flexible has to "
         "gain more than chance would."
     )
     html = page.heading("What was compared") + page.paragraph(text)
-    return html + page.as_html(TextTable("", header, rows), markup=str, kind="bars")
+    return html + page.as_html(TextTable("", header, rows), markup=str, kind="bars told")
 
 
-def _hyperparameters(experts: list[Expert], columns: list[str]) -> str:
+def why_chosen(one: Alternative, several: list[Alternative]) -> str:
+    """ "chosen", and why if another of several values of a parameter has a better score."""
+    best = min(several, key=lambda other: other.nll)
+    if not one.chosen or one.nll <= best.nll:
+        return "chosen" if one.chosen else ""
+    gain = f"the gain of {_in_words(best.value)}, {number(one.nll - best.nll)}, may be chance"
+    is_simpler = one.parameter in SIMPLEST_FIRST and several.index(one) < several.index(best)
+    return f"chosen: it is simpler, and {gain}" if is_simpler else f"chosen: {gain}"
+
+
+def _hyperparameters(model: FittedModel, experts: list[Expert], columns: list[str]) -> str:
     """The shared values, or how those of the experts are spread."""
     html, names = page.heading("Hyperparameters"), experts[0].kernel.theta_names
     if not names:
         return html + page.paragraph("The kernel has no hyperparameters that could be fitted.")
     values = np.array([expert.kernel.values for expert in experts])
     kinds = [re.sub(r"\[\d+\]", "", name) for name in names]
-    several = Counter(kinds)
-    median = np.median(values, axis=0)
-    order = sorted(range(len(names)), key=lambda i: (several[kinds[i]] > 1, kinds[i], median[i]))
-    kept = order[:MOST_HYPERPARAMETERS]
+    kept = _shown(kinds, np.median(values, axis=0) / _spreads(model, names))
     text = "They are in the units of the data as the kernel sees them."
-    if len(kept) < len(order):
-        text += f" {len(order) - len(kept):,} more, of larger values, are not shown."
+    if len(kept) < len(names):
+        text += (
+            f" Of length-scales the {MOST_ALIKE} that matter most are shown, which are short "
+            f"beside the std of their column, and {len(names) - len(kept):,} others are not."
+        )
+    shown = [_of_column(names[i], columns) for i in kept]
     if np.all(values == values[0]):
         who = "All experts share them. " if len(experts) > 1 else ""
-        rows = [[_of_column(names[i], columns), number(values[0, i])] for i in kept]
-        return (
-            html + page.paragraph(who + text) + page.as_html(TextTable("", [], rows), kind="many")
-        )
+        rows = [[name, number(values[0, i])] for name, i in zip(shown, kept, strict=True)]
+        html += page.paragraph(who + text)
+        return html + page.as_html(TextTable("", [], rows), kind="many")
     text += (
         f" Each of {len(experts):,} experts has its own: line from the smallest to the largest, "
         "bar over the middle half, mark at the median. The axes are logarithmic; values of the "
         "same kind share one."
     )
-    logs = np.log(values)
     rows = []
-    for i in kept:
-        alike = logs[:, [kind == kinds[i] for kind in kinds]]
-        low, width = alike.min(), np.ptp(alike) or 1.0
-        spread = (np.quantile(logs[:, i], (0, 0.25, 0.5, 0.75, 1)) - low) / width
-        least, first, middle, third, most = spread.tolist()
-        bars = ((least, most, "thin"), (first, third, ""), (middle, middle, "mark"))
-        ends = (values[:, i].min(), median[i], values[:, i].max())
-        name = page.label(_of_column(names[i], columns))
-        rows.append([name, page.track(*bars), *map(number, ends)])
+    for name, i in zip(shown, kept, strict=True):
+        alike = values[:, [kind == kinds[i] for kind in kinds]]
+        rows.append([page.label(name), *_across_experts(values[:, i], alike)])
     header = ["hyperparameter", "across experts", "smallest", "median", "largest"]
     table = page.as_html(TextTable("", header, rows), markup=str, kind="bars")
     return html + page.paragraph(text) + table
 
 
+def _shown(kinds: list[str], reach: Array) -> list[int]:
+    """Places of the hyperparameters that are shown, those of smallest reach of each kind."""
+    several = Counter(kinds)
+    order = sorted(range(len(kinds)), key=lambda i: (several[kinds[i]] > 1, kinds[i], reach[i]))
+    before: Counter[str] = Counter()
+    kept = []
+    for i in order:
+        before[kinds[i]] += 1
+        kept += [i] if before[kinds[i]] <= MOST_ALIKE else []
+    return kept
+
+
+def _across_experts(values: Array, alike: Array) -> list[str]:
+    """Bars over the values of the experts, on the axis of those like them, and three of them."""
+    logs, low, width = np.log(values), np.log(alike.min()), np.ptp(np.log(alike)) or 1.0
+    places = (np.quantile(logs, (0, 0.25, 0.5, 0.75, 1)) - low) / width
+    least, first, middle, third, most = places.tolist()
+    bars = ((least, most, "thin"), (first, third, ""), (middle, middle, "mark"))
+    return [page.track(*bars), *map(number, (values.min(), np.median(values), values.max()))]
+
+
+def _spreads(model: FittedModel, names: list[str]) -> Array:
+    """The std of the column of each length-scale, as the kernel sees it; 1 for all else."""
+    std = model.committee.training_data().X.std(axis=0)
+    found = [LENGTH_SCALE.fullmatch(name) for name in names]
+    return np.array(
+        [max(std[int(one[2])], 1e-300) if one and int(one[2]) < len(std) else 1.0 for one in found]
+    )
+
+
 def _of_column(name: str, columns: list[str]) -> str:
     """The name of a hyperparameter, with that of its column in place of the number."""
-    found = re.fullmatch(r"(.*length_scale)\[(\d+)\](.*)", name)
-    if found is None or int(found[2]) >= len(columns):
+    parts = LENGTH_SCALE.fullmatch(name)
+    if parts is None or int(parts[2]) >= len(columns):
         return name
-    return f"{found[1]}{found[3]}: {columns[int(found[2])]}"
+    return f"{parts[1]}{parts[3]}: {columns[int(parts[2])]}"

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from manygp import metrics
 from manygp.arrays import Array, IndexArray
 from manygp.display import page
-from manygp.display.charts import minus, nominal, number, percent
+from manygp.display.charts import cut, minus, nominal, number, percent, size_of
 from manygp.display.page import TextTable
-from manygp.display.report.columns import Source
+from manygp.display.report.columns import Inputs, Source, training_inputs
 from manygp.display.report.rows import RowSet, Scored, spread
 from manygp.model import FittedModel
 from manygp.runtime.words import counted
@@ -20,7 +20,9 @@ from manygp.runtime.words import counted
 # Rows of a table of the worst ones.
 MOST_ROWS = 10
 # Columns whose values are shown beside them.
-SHOWN_COLUMNS = 3
+SHOWN_COLUMNS = 6
+# A value is cut to this width.
+MOST_LETTERS = 30
 # A std of this share of the target's own says that the columns tell next to nothing.
 NEAR_PRIOR = 0.9
 # Columns of the table of ranges.
@@ -29,12 +31,10 @@ MOST_COLUMNS = 20
 
 def worst_section(rows: RowSet, sources: list[Source]) -> str:
     """The most surprising rows, and those of the largest errors."""
-    numbering = (
-        "Rows are numbered from 1, without the header and without rows that have no target. z is "
-        "the error in units of the std; beyond −3 and 3 a row is rare, or something is wrong "
-        "with it."
+    html = page.paragraph(
+        "Rows have the numbers of the table: 1 is the first one below the header. z is the error "
+        "in units of the std; beyond −3 and 3 a row is rare, or something is wrong with it."
     )
-    html = page.paragraph(numbering)
     for scored in rows.scored:
         name = f"{scored.target.name}: " if len(rows.scored) > 1 else ""
         for title, size in (("Most surprising", scored.z), ("Largest errors", scored.error)):
@@ -46,26 +46,30 @@ def worst_section(rows: RowSet, sources: list[Source]) -> str:
 def _table(
     title: str, rows: RowSet, scored: Scored, order: IndexArray, sources: list[Source]
 ) -> str:
-    shown = sources[:SHOWN_COLUMNS] if rows.X is not None else []
-    values = [] if rows.X is None else [one.words(rows.X[order]) for one in shown]
+    shown = sources[:SHOWN_COLUMNS] if rows.inputs is not None else []
+    values = [] if rows.inputs is None else [one.words(rows.inputs.some(order)) for one in shown]
     write = writer(scored.std)
     lines = [
         [
             f"{rows.numbers[i]:,}",
             *(write(one[i]) for one in (scored.y, scored.mean, scored.std)),
             minus(f"{scored.z[i]:+.1f}"),
-            *(column[place] for column in values),
+            *(cut(column[place], MOST_LETTERS) for column in values),
         ]
         for place, i in enumerate(order.tolist())
     ]
-    header = ["row", "actual", "predicted", "std", "z", *(one.name for one in shown)]
+    names = (cut(one.name, MOST_LETTERS) for one in shown)
+    header = ["row", "actual", "predicted", "std", "z", *names]
     return page.as_html(TextTable(title, header, lines))
 
 
 def writer(std: Array) -> Callable[[float], str]:
     """How to write values whose std is this: to two digits of it."""
     size = float(np.median(std))
-    decimals = int(np.clip(1 - np.floor(np.log10(size)), 0, 12))
+    unit, name = size_of(10 * size)
+    decimals = int(np.clip(1 - np.floor(np.log10(size / unit)), 0, 12))
+    if name:
+        return lambda value: minus(f"{value / unit:,.{decimals}f} {name}")
     if not 1e-4 < size < 1e7:
         return number
     return lambda value: minus(f"{round(float(value), decimals) + 0.0:,.{decimals}f}")
@@ -73,14 +77,14 @@ def writer(std: Array) -> Callable[[float], str]:
 
 def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[Source]) -> str:
     """Rows outside of the range of the training rows, and rows the columns tell nothing about."""
-    if rows.X is None:
+    if rows.inputs is None:
         return page.paragraph("Unknown: the page was made without the values of the rows.")
-    X, Y = model.training_rows()
+    training, Y = training_inputs(model), model.training_rows()[1]
     outside = np.zeros(len(rows), dtype=bool)
     lines = []
     for source in sources:
         if source.is_number:
-            line, out = _beyond(source, X, rows)
+            line, out = _beyond(source, training, rows.inputs, left_out=rows.left_out)
             outside |= out
             lines += [line] if out.any() else []
     every = counted(len(rows), "row")
@@ -96,20 +100,22 @@ def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[Source
         html += "".join(page.paragraph(_compared(one, outside)) for one in rows.scored)
         header = ["column", "smallest", "largest", "rows below", "rows above", "furthest"]
         html += page.as_html(TextTable("", header, lines[:MOST_COLUMNS]))
-    html += "".join(page.paragraph(text) for text in _unknown(rows.X, sources))
+    html += "".join(page.paragraph(text) for text in _unknown(rows.inputs, sources))
     for j, scored in enumerate(rows.scored):
         html += page.paragraph(_near_prior(scored, spread(Y[:, j]), len(rows)))
     return html
 
 
-def _beyond(source: Source, X: Array, rows: RowSet) -> tuple[list[str], npt.NDArray[np.bool_]]:
+def _beyond(
+    source: Source, training: Inputs, rows: Inputs, *, left_out: bool
+) -> tuple[list[str], npt.NDArray[np.bool_]]:
     """A line of the table, and which rows are outside of the range of a column."""
-    known = np.sort(source.values(X))
+    known = np.sort(source.values(training))
     known = known[~np.isnan(known)]
-    values = source.values(rows.X if rows.X is not None else X)
+    values = source.values(rows)
     low, high = known[0], known[-1]
     below, above = values < low, values > high
-    if rows.left_out and len(known) > 1:  # the range of the others
+    if left_out and len(known) > 1:  # the range of the others
         below, above = (values == low) & (known[1] > low), (values == high) & (known[-2] < high)
     out = below | above
     far = values[out]
@@ -120,10 +126,10 @@ def _beyond(source: Source, X: Array, rows: RowSet) -> tuple[list[str], npt.NDAr
     return [source.name, *ends, f"{int(below.sum()):,}", f"{int(above.sum()):,}", furthest], out
 
 
-def _unknown(X: Array, sources: list[Source]) -> Iterator[str]:
+def _unknown(rows: Inputs, sources: list[Source]) -> Iterator[str]:
     """Sentences on categories that no training row has."""
     for source in sources:
-        n = int((source.codes(X) < 0).sum()) if source.is_one_hot else 0
+        n = int((source.codes(rows) < 0).sum()) if source.has_categories(rows) else 0
         if n:
             yield f"{counted(n, 'row')} of another {source.name} than any training row."
 

@@ -40,12 +40,12 @@ def baselines_of(model: FittedModel, rows: RowSet) -> list[Baselines]:
     They learn from the rows that are left out in turn, or from at most `LEFT_OUT_ROWS`.
     """
     X, Y = model.training_rows()
-    some = rows.numbers - 1 if rows.left_out else sample_rows(len(Y), LEFT_OUT_ROWS)
+    some = sample_rows(len(Y), LEFT_OUT_ROWS) if rows.places is None else rows.places
     X, Y = X[some], Y[some]
     center, width = X.mean(axis=0), np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
     Z = (X - center) / width
-    new = None if rows.left_out or rows.X is None else (rows.X - center) / width
-    has_line = len(Y) >= FEWEST_ROWS and rows.X is not None
+    new = None if rows.left_out or rows.inputs is None else (rows.inputs.X - center) / width
+    has_line = len(Y) >= FEWEST_ROWS and rows.inputs is not None
     found = []
     for y in Y.T:
         size = float(np.abs(y).max()) or 1.0  # squares may overflow

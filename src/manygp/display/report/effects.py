@@ -10,17 +10,17 @@ from manygp.arrays import Array
 from manygp.display import page
 from manygp.display.charts import Axis, Chart, cut, dates, linear, number, percent
 from manygp.display.page import TextTable
-from manygp.display.report.columns import Source, category_word
+from manygp.display.report.columns import Inputs, Source, category_word, day_word
 from manygp.display.report.rows import NORMAL_REACH, Target
 from manygp.model import FittedModel
 from manygp.relevance import Relevance
 from manygp.runtime.words import counted
-from manygp.tables.columns import cycles_of
+from manygp.tables.columns import PERIODS, Column, cycles_of
 
 # A table of bars has at most this number of rows.
 MOST_BARS = 30
 # Columns whose effect is drawn, for one target and for each of several.
-MOST_EFFECTS = (6, 3)
+MOST_EFFECTS = (9, 3)
 # Places along a column, and training rows that are moved to each of them.
 PLACES = 24
 MOVED_ROWS = 40
@@ -30,88 +30,128 @@ MOST_CATEGORIES = 12
 ENDS = (0.01, 0.99)
 # Bars that show where rows are.
 RUG_BARS = 30
+# The first Monday after the beginning of 1970.
+MONDAY = 4.0
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+# Ticks of one turn of a cycle: days, and words.
+CYCLE_TICKS = {
+    "year": ((0.0, "Jan"), (90.0, "Apr"), (181.0, "Jul"), (273.0, "Oct"), (365.0, "Jan")),
+    "week": (),
+    "day": ((0.0, "0:00"), (0.25, "6:00"), (0.5, "12:00"), (0.75, "18:00"), (1.0, "24:00")),
+}
+
+
+class Change(NamedTuple):
+    """Values that a column is given in turn.
+
+    Attributes
+    ----------
+    source : Source
+    cycle : str
+        "year", "week" or "day" if only the place in that cycle changes; "" otherwise.
+    x : ndarray of shape (g,)
+        Places along the column, days for a cycle; categories have 0, 1, ...
+    words : list of str
+        Names of the categories; nothing for numbers.
+    places : list of int
+        The features that change.
+    features : ndarray of shape (g, f)
+        What they become.
+    """
+
+    source: Source
+    cycle: str
+    x: Array
+    words: list[str]
+    places: list[int]
+    features: Array
+
+    @property
+    def title(self) -> str:
+        """The column, and which part of a time changes."""
+        if self.cycle:
+            return f"{self.source.name}: within a {self.cycle}"
+        return f"{self.source.name}: over time" if self.source.column.cycles else self.source.name
 
 
 class Effect(NamedTuple):
     """What the model predicts on average as one column changes.
 
-    Attributes
-    ----------
-    source : Source
-    x : ndarray of shape (g,)
-        Places along the column; categories have 0, 1, ...
-    words : list of str
-        Names of the categories; nothing for numbers.
-    mean, std : ndarrays of shape (g, t)
-        Averages over rows of the predicted mean, and of the std of the function.
+    `mean` and `std` have the shape (g, t): averages over rows of the predicted mean, and of the
+    std of the function.
     """
 
-    source: Source
-    x: Array
-    words: list[str]
+    change: Change
     mean: Array
     std: Array
 
 
 def effects_of(
-    model: FittedModel, sources: list[Source], relevance: Relevance, X: Array
+    model: FittedModel, sources: list[Source], relevance: Relevance, rows: Inputs
 ) -> list[Effect]:
-    """The effects of the most relevant columns.
-
-    Parameters
-    ----------
-    model : FittedModel
-    sources : list of Source
-    relevance : Relevance
-        Of these columns.
-    X : ndarray of shape (n, d)
-        Training rows.
-    """
+    """The effects of the most relevant of the columns on training rows."""
     order = np.argsort(-relevance.total, kind="stable").tolist()
     most = MOST_EFFECTS[min(model.n_targets, 2) - 1]
-    chosen = [sources[j] for j in order[:most] if relevance.total[j] > 0]
-    rows = X[np.random.default_rng(0).permutation(len(X))[:MOVED_ROWS]]
-    found = []
-    for source in chosen:
-        x, words, features = _places(source, X)
-        moved = np.repeat(rows[None], len(x), axis=0)
-        moved[:, :, source.place] = features[:, None]
+    changes = [
+        one for j in order[:most] if relevance.total[j] > 0 for one in changes_of(sources[j], rows)
+    ]
+    X = rows.X[np.random.default_rng(0).permutation(len(rows.X))[:MOVED_ROWS]]
+    effects = []
+    for change in changes[:most]:
+        moved = np.repeat(X[None], len(change.x), axis=0)
+        moved[:, :, change.places] = change.features[:, None]
         mean, std = model.predict(moved.reshape(-1, X.shape[1]), latent=True)
-        shape = (len(x), len(rows), model.n_targets)
-        found.append(
-            Effect(
-                source, x, words, mean.reshape(shape).mean(axis=1), std.reshape(shape).mean(axis=1)
-            )
-        )
-    return found
+        shape = (len(change.x), len(X), model.n_targets)
+        effects.append(Effect(change, *(a.reshape(shape).mean(axis=1) for a in (mean, std))))
+    return effects
 
 
-def _places(source: Source, X: Array) -> tuple[Array, list[str], Array]:
-    """Places along a column (g,), their names if they are categories, and features (g, f)."""
-    column = source.column
-    if source.is_number:
-        values = source.values(X)
-        known = np.unique(values[~np.isnan(values)])
-        if len(known) > PLACES:
-            low, high = np.nanquantile(values, ENDS)
-            known = np.linspace(low, high, PLACES)
-        cycles = cycles_of(known, column.cycles)
-        present = [np.zeros_like(known)] if column.has_missing else []
-        return known, [], np.column_stack([known, *cycles, *present])
-    if source.is_one_hot:
-        table = np.eye(len(column.categories))[:, -len(column.features) :]
-        shown = np.arange(len(table))
-    else:  # from the lowest mean to the highest
-        table = np.array(column.means).T
-        order = np.argsort(table[:, 0], kind="stable")
-        places = np.linspace(0, len(order) - 1, min(MOST_CATEGORIES, len(order)))
-        shown = order[np.rint(places).astype(int)]
-    words = [category_word(column.categories[k]) for k in shown.tolist()]
-    return np.arange(len(shown), dtype=np.float64), words, table[shown]
+def changes_of(source: Source, rows: Inputs) -> list[Change]:
+    """How a column changes: one way, or for a time its course and each of its cycles apart."""
+    column, first = source.column, source.place.start
+    every = list(range(first, source.place.stop))
+    if not source.is_number:
+        shown, table = _shown_categories(column)
+        words = [category_word(column.categories[k]) for k in shown]
+        return [Change(source, "", np.arange(len(shown), dtype=np.float64), words, every, table)]
+    values = source.values(rows)
+    known = np.unique(values[~np.isnan(values)])
+    if len(known) > PLACES:
+        low, high = np.nanquantile(values, ENDS)
+        known = np.linspace(low, high, PLACES)
+    own = [first, every[-1]] if column.has_missing else [first]  # cycles stay those of the rows
+    course = np.column_stack([known, np.zeros_like(known)])[:, : len(own)]
+    changes = [Change(source, "", known, [], own, course)]
+    for k, cycle in enumerate(column.cycles):
+        days = days_of(cycle, whole="day" not in column.cycles)
+        places = [first + 1 + 2 * k, first + 2 + 2 * k]
+        turn = np.column_stack(cycles_of(days, (cycle,)))
+        changes.append(Change(source, cycle, days, [], places, turn))
+    return changes
+
+
+def days_of(cycle: str, *, whole: bool) -> Array:
+    """Days since 1970 through one turn of a cycle: a year, a week from Monday, or a day."""
+    if cycle == "week":
+        return MONDAY + (np.arange(7.0) if whole else np.linspace(0, 7, PLACES))
+    return np.linspace(0, PERIODS[cycle], PLACES)
+
+
+def _shown_categories(column: Column) -> tuple[list[int], Array]:
+    """The categories that are drawn, and their features (g, f)."""
+    if not column.means:
+        return list(range(len(column.categories))), np.eye(len(column.categories))[
+            :, -len(column.features) :
+        ]
+    table = np.array(column.means).T  # from the lowest mean to the highest
+    order = np.argsort(table[:, 0], kind="stable")
+    places = np.linspace(0, len(order) - 1, min(MOST_CATEGORIES, len(order)))
+    shown = order[np.rint(places).astype(int)]
+    return shown.tolist(), table[shown]
 
 
 def effects_section(
-    relevance: Relevance, effects: list[Effect], targets: list[Target], X: Array
+    relevance: Relevance, effects: list[Effect], targets: list[Target], rows: Inputs
 ) -> str:
     """Bars of relevance, and a small chart for each effect and target."""
     if not relevance.total.any():
@@ -120,7 +160,7 @@ def effects_section(
             f"None: the columns explain nothing of {names}, or the kernel has no length-scales."
         )
     html = _bars(relevance)
-    moved = counted(min(len(X), MOVED_ROWS), "training row")
+    moved = counted(min(len(rows.X), MOVED_ROWS), "training row")
     text = (
         f"What the model predicts on average for {moved} "
         "as one of their values changes and all others stay. The band holds the average curve "
@@ -128,11 +168,13 @@ def effects_section(
         "axis of its own. Grey bars show where rows are. Where columns go together, such as "
         "length and width, a curve also asks about rows that do not exist."
     )
+    if any(one.change.cycle for one in effects):
+        text += " Of a time the course and the cycles of year, week and day are drawn apart."
     html += page.heading("What the prediction does along a column") + page.paragraph(text)
     for j, target in enumerate(targets):
         if len(targets) > 1:
             html += page.heading(target.name)
-        html += page.side_by_side(_draw(one, j, target, X) for one in effects)
+        html += page.side_by_side(_draw(one, j, target, rows) for one in effects)
     return html
 
 
@@ -166,39 +208,68 @@ def _share(value: float) -> str:
     return "< 0.1%" if value < 0.001 else percent(value)
 
 
-def _draw(effect: Effect, j: int, target: Target, X: Array) -> str:
+def _draw(effect: Effect, j: int, target: Target, rows: Inputs) -> str:
     """The effect of a column on a target."""
-    mean, reach = effect.mean[:, j], NORMAL_REACH * effect.std[:, j]
+    change, mean, reach = effect.change, effect.mean[:, j], NORMAL_REACH * effect.std[:, j]
     limits = linear(float((mean - reach).min()), float((mean + reach).max()), pad=0.08)
-    name, low, high = effect.source.name, mean.argmin(), mean.argmax()
+    low, high = int(mean.argmin()), int(mean.argmax())
     span = number(float(np.ptp(mean)))
     caption = f"From the lowest to the highest: {target.with_unit(span)}."
-    if effect.words:
-        chart = _categories(effect, mean, reach, (target, limits))
-        ends = effect.words[low], effect.words[high]
-        every = len(effect.source.column.categories)
+    if change.words:
+        chart = _categories(change, mean, reach, (target, limits))
+        ends = change.words[low], change.words[high]
+        every = len(change.source.column.categories)
         caption += "" if every == len(mean) else f" {len(mean)} of {every:,} categories."
     else:
-        chart = _curve(effect, mean, reach, (target, limits), X)
-        ends = effect.source.word(float(effect.x[low])), effect.source.word(float(effect.x[high]))
+        axis = _axis(change)
+        chart = _curve(change, (mean, reach), (target, limits), axis, rows)
+        ends = _word(change, low), _word(change, high)
     alt = (
-        f"Average prediction of {target.name} along {name}: least {number(float(mean.min()))} at "
-        f"{ends[0]}, most {number(float(mean.max()))} at {ends[1]}."
+        f"Average prediction of {target.name} along {change.title}: least "
+        f"{number(float(mean.min()))} at {ends[0]}, most {number(float(mean.max()))} at {ends[1]}."
     )
-    return page.drawing(chart.svg(alt), name, caption)
+    return page.drawing(chart.svg(alt), change.title, caption)
+
+
+def _word(change: Change, k: int) -> str:
+    """A place along a column in words."""
+    x = float(change.x[k])
+    if change.cycle == "year":
+        return day_word(x, "D")[5:]
+    if change.cycle == "week":
+        return WEEKDAYS[int(x - MONDAY) % 7]
+    return day_word(x, "m")[11:] if change.cycle == "day" else change.source.word(x)
+
+
+def _axis(change: Change) -> Axis:
+    """The axis of a number, a time, or one turn of a cycle."""
+    low, high = float(change.x.min()), float(change.x.max())
+    if not change.cycle:
+        return (dates if change.source.column.kind == "date" else linear)(low, high)
+    ticks = CYCLE_TICKS[change.cycle]
+    if change.cycle == "week":
+        half = 0.0 if len(change.x) == 7 else 0.5
+        ticks = tuple((MONDAY + k + half, name) for k, name in enumerate(WEEKDAYS))
+    return Axis(low, high, ticks)
 
 
 def _curve(
-    effect: Effect, mean: Array, reach: Array, drawn: tuple[Target, Axis], X: Array
+    change: Change,
+    curve: tuple[Array, Array],
+    drawn: tuple[Target, Axis],
+    axis: Axis,
+    rows: Inputs,
 ) -> Chart:
     """A curve along a number or date, and where rows are."""
-    target, limits = drawn
-    x, is_date = effect.x, effect.source.column.kind == "date"
-    axis = (dates if is_date else linear)(float(x.min()), float(x.max()))
+    (mean, reach), (target, limits), x = curve, drawn, change.x
     chart = Chart(axis, limits, ("", f"predicted {target.name}"), height=210)
-    values = effect.source.values(X)
-    counts, edges = np.histogram(values[~np.isnan(values)], RUG_BARS, range=(axis.low, axis.high))
-    chart.rug(edges, counts.astype(np.float64))
+    values = change.source.values(rows)
+    values = values[~np.isnan(values)]
+    if change.cycle:
+        values = x[0] + np.mod(values - x[0], PERIODS[change.cycle])
+    counts, edges = np.histogram(values, RUG_BARS, range=(axis.low, axis.high))
+    if len(x) > 7 or not change.cycle:
+        chart.rug(edges, counts.astype(np.float64))
     chart.band(x, mean - reach, mean + reach)
     chart.line(x, mean, "line")
     if len(x) <= PLACES // 2:
@@ -206,11 +277,11 @@ def _curve(
     return chart
 
 
-def _categories(effect: Effect, mean: Array, reach: Array, drawn: tuple[Target, Axis]) -> Chart:
+def _categories(change: Change, mean: Array, reach: Array, drawn: tuple[Target, Axis]) -> Chart:
     """A point with a line for each category, from the top."""
     target, limits = drawn
     n = len(mean)
-    ticks = tuple((float(n - 1 - k), cut(word, 16)) for k, word in enumerate(effect.words))
+    ticks = tuple((float(n - 1 - k), cut(word, 16)) for k, word in enumerate(change.words))
     height = 210.0 if n <= 8 else 66.0 + 18 * n
     chart = Chart(limits, Axis(-0.6, n - 0.4, ticks), (f"predicted {target.name}", ""), height)
     for k in range(n):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from manygp import metrics
 from manygp.arrays import Array, IndexArray
+from manygp.display.report.columns import Inputs, comparable, training_inputs
 from manygp.model import LEFT_OUT_ROWS, FittedModel
 from manygp.runtime.words import counted
 
@@ -38,7 +39,9 @@ class Tested(NamedTuple):
     X : ndarray of shape (N, d), optional
         The rows, as `fit` saw them; without them the page cannot tell where they lie.
     numbers : ndarray of shape (N,), optional
-        What the page calls the rows; by default 1, 2, ...
+        What the page calls the rows: their places in a file. By default 1, 2, ...
+    codes : ndarray of shape (N, w), optional
+        Categories of the rows in columns that became means, as `TableEncoder.codes` tells them.
     """
 
     y: Array
@@ -50,21 +53,22 @@ class Tested(NamedTuple):
     name: str
     X: Array | None = None
     numbers: IndexArray | None = None
+    codes: npt.NDArray[Any] | None = None
 
     def some(self, rows: npt.NDArray[np.bool_]) -> Tested:
         """Some of the rows."""
-        numbers = np.arange(len(self.y)) + 1 if self.numbers is None else self.numbers
-        return Tested(
-            self.y[rows],
-            self.mean[rows],
-            self.std[rows],
-            self.lower[rows],
-            self.upper[rows],
-            self.coverage,
-            self.name,
-            None if self.X is None else self.X[rows],
-            numbers[rows],
-        )
+        fields = self._replace(numbers=self.row_numbers)._asdict()
+        return Tested(**{name: one[rows] if np.ndim(one) else one for name, one in fields.items()})
+
+    @property
+    def row_numbers(self) -> IndexArray:
+        """What the page calls each row."""
+        return np.arange(len(self.y)) + 1 if self.numbers is None else self.numbers
+
+    @property
+    def inputs(self) -> Inputs | None:
+        """The rows as the model sees them."""
+        return None if self.X is None else Inputs(self.X, self.codes)
 
 
 class Target(NamedTuple):
@@ -76,8 +80,8 @@ class Target(NamedTuple):
     @classmethod
     def of(cls, name: str) -> Target:
         """The target of this name."""
-        found = re.search(r"[(\[]([^()\[\]]{1,20})[)\]]\s*$", name)
-        return cls(name, found[1].strip() if found else "")
+        unit = re.search(r"[(\[]([^()\[\]]{1,20})[)\]]\s*$", name)
+        return cls(name, unit[1].strip() if unit else "")
 
     @property
     def units(self) -> str:
@@ -136,20 +140,23 @@ class RowSet:
         Whether they are training rows, each predicted without itself.
     numbers : ndarray of shape (N,)
         What each is called.
-    X : ndarray of shape (N, d) or None
+    inputs : Inputs or None
         In the units of the data.
     coverage : float
         The share that intervals should hold.
     scored : tuple of Scored
         One for each target.
+    places : ndarray of shape (N,) or None
+        Places among the training rows, if they are some of them.
     """
 
     name: str
     left_out: bool
     numbers: IndexArray
-    X: Array | None
+    inputs: Inputs | None
     coverage: float
     scored: tuple[Scored, ...]
+    places: IndexArray | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -169,24 +176,33 @@ def target_names(model: FittedModel, given: tuple[str, ...]) -> list[Target]:
     return [Target.of(name) for name in names]
 
 
-def left_out_set(model: FittedModel, targets: list[Target], tested: Tested | None) -> RowSet:
-    """Training rows, all or a random sample, each left out; fewer beside tested ones."""
+def left_out_set(
+    model: FittedModel,
+    targets: list[Target],
+    tested: Tested | None = None,
+    numbers: IndexArray | None = None,
+) -> RowSet:
+    """Training rows, all or a random sample, each left out; fewer beside tested ones.
+
+    `numbers` (n,) are what the page calls the training rows; by default 1, 2, ...
+    """
     most, coverage = LEFT_OUT_ROWS, COVERAGE
     if tested is not None:
         most, coverage = FEWER_ROWS, tested.coverage
     rows, Y, mean, std = model.left_out_answers(most)
-    X, every = model.training_rows()
     try:
         ends = model.interval_of(mean, std, coverage)
     except ValueError:  # too few rows to promise it
         coverage, ends = COVERAGE, (mean - NORMAL_REACH * std, mean + NORMAL_REACH * std)
-    n, t = len(every), len(targets)
+    every = training_inputs(model)
+    n, t = len(every.X), len(targets)
+    called = np.arange(n) + 1 if numbers is None else np.asarray(numbers)
     some = f"{counted(n, 'training row')}, each left out"
     if len(rows) < n:
         some = f"{len(rows):,} random ones of {n:,} training rows, each left out"
     answers = (Y, mean, std, *ends)
     scored = _scored(model, targets, tuple(one.reshape(-1, t) for one in answers))
-    return RowSet(some, True, rows + 1, X[rows], coverage, scored)
+    return RowSet(some, True, called[rows], every.some(rows), coverage, scored, rows)
 
 
 def tested_set(model: FittedModel, targets: list[Target], tested: Tested) -> RowSet:
@@ -194,8 +210,7 @@ def tested_set(model: FittedModel, targets: list[Target], tested: Tested) -> Row
     n, t = len(tested.y), len(targets)
     name = f"{counted(n, 'row')} of {tested.name or 'tested data'}"
     scored = _scored(model, targets, tuple(one.reshape(-1, t) for one in tested[:5]))
-    numbers = np.arange(n) + 1 if tested.numbers is None else tested.numbers
-    return RowSet(name, False, numbers, tested.X, tested.coverage, scored)
+    return RowSet(name, False, tested.row_numbers, tested.inputs, tested.coverage, scored)
 
 
 def _scored(
@@ -212,17 +227,27 @@ def _scored(
     )
 
 
-def are_training_rows(model: FittedModel, X: Array, y: Array) -> npt.NDArray[np.bool_]:
-    """Which of some rows, X (N, d) and y (N,), the model has learned from: (N,).
+def are_training_rows(
+    model: FittedModel, X: Array, y: Array, codes: npt.NDArray[Any] | None = None
+) -> npt.NDArray[np.bool_]:
+    """Which of some rows the model has learned from: (N,).
 
-    Means of categories are not compared, since training rows have those of other folds.
+    All columns and the target are compared. Files of manygp 0.2 do not tell the categories of
+    columns that became means, and these are not compared then.
+
+    Parameters
+    ----------
+    model : FittedModel
+    X : ndarray of shape (N, d)
+    y : ndarray of shape (N,)
+    codes : ndarray of shape (N, w), optional
+        What `TableEncoder.codes` says of the rows.
     """
-    own_X, own_y = model.training_rows()
-    columns = [] if model.encoder is None else model.encoder.columns_
-    means = [bool(column.means) for column in columns for _ in column.features]
-    kept = ~np.array(means, dtype=bool) if means else np.ones(X.shape[1], dtype=bool)
-    own = np.column_stack([own_X[:, kept], own_y])
-    other = np.column_stack([X[:, kept], y])
+    training, rows = training_inputs(model), Inputs(X, codes)
+    if training.codes is None or codes is None:
+        training, rows = training._replace(codes=None), rows._replace(codes=None)
+    own = np.column_stack([comparable(model, training), model.training_rows()[1]])
+    other = np.column_stack([comparable(model, rows), y])
     low = own.min(axis=0)
     step = RESOLUTION * np.maximum(np.ptp(own, axis=0), 1e-300)
     known = {row.tobytes() for row in _whole((own - low) / step)}

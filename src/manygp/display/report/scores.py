@@ -5,55 +5,56 @@ from __future__ import annotations
 import numpy as np
 
 from manygp import metrics
-from manygp.arrays import Array
 from manygp.display import page
 from manygp.display.charts import Chart, linear, nominal, number, percent, score
 from manygp.display.page import TextTable
-from manygp.display.report.baselines import Baseline, Baselines
-from manygp.display.report.rows import RowSet, Scored, Target, spread
+from manygp.display.report.baselines import Baselines
+from manygp.display.report.rows import RowSet, Scored, spread
 
 # A scatter plot has at most this number of dots.
 MOST_DOTS = 2_000
+# Share of the errors that are drawn: a few may be far larger than all others.
+MOST_SHARE = 0.98
 # Fewer dots shine through less.
 FEW_DOTS = 200
 # ENCE of a perfect model, times the root of the number of rows: E|N(0, 1)| / sqrt(2 / 10 bins).
 CHANCE = 1.8
-COLUMNS = ("this model", "linear fit", "constant")
+# Rows of the table: name, metric, how it is written, and what it means.
+METRICS = (
+    ("RMSE", metrics.rmse, score, "Size of a typical error, in {units}. Smaller is better."),
+    ("CRPS", metrics.crps, score,
+     "Absolute error that counts the std too, in {units}. Smaller is better."),
+    ("NLL", metrics.nll, score, "How surprising a true value is, in nats. Smaller is better."),
+    ("90% by std", metrics.coverage, percent,
+     ("Rows within 1.64 std of the mean. It should be 90%: with more the std is too large, "
+      "with less too small.")),
+)  # fmt: skip
 
 
 def cards(rows: RowSet, scored: Scored, baselines: Baselines) -> str:
     """The numbers that are read first."""
     rmse = metrics.rmse(*scored.rows)
-    against = _against(rmse, scored.y, baselines.linear, "a linear fit")
-    constant = _against(rmse, scored.y, baselines.constant, "always the mean")
-    explained = 1 - (rmse / max(metrics.rmse(scored.y, baselines.constant.mean), 1e-300)) ** 2
+    constant = metrics.rmse(scored.y, baselines.constant.mean)
+    explained = 1 - (rmse / max(constant, 1e-300)) ** 2
     within = float(np.median(np.abs(scored.error)))
-    found = [
-        ("Typical error (RMSE)", scored.target.with_unit(number(rmse)), against or constant),
+    against = f"always the mean has {number(constant)}"
+    if baselines.linear is not None:
+        against = f"a linear fit has {number(metrics.rmse(scored.y, baselines.linear.mean))}"
+    shown = [
+        ("Typical error (RMSE)", scored.target.with_unit(number(rmse)), against),
         (
             "Half of the rows are within",
             scored.target.with_unit(f"± {number(within)}"),
             f"of the true {scored.target.name}",
         ),
-        (
-            "Variance explained",
-            percent(max(explained, 0.0)),
-            "against always saying the mean",
-        ),
+        ("Variance explained", percent(max(explained, 0.0)), "against always saying the mean"),
         (
             f"Intervals of {nominal(rows.coverage)}",
             f"hold {percent(float(scored.held.mean()))}",
             f"a typical one is ± {number(float(np.median(scored.upper - scored.lower)) / 2)}",
         ),
     ]
-    return page.cards(found)
-
-
-def _against(rmse: float, y: Array, baseline: Baseline | None, name: str) -> str:
-    """How much smaller the error is than that of a baseline."""
-    if baseline is None:
-        return ""
-    return f"{name} has {number(metrics.rmse(y, baseline.mean))}"
+    return page.cards(shown)
 
 
 def scores_section(sets: list[RowSet], baselines: list[list[Baselines]]) -> str:
@@ -73,35 +74,25 @@ def _table(title: str, scored: Scored, baselines: Baselines) -> str:
     for one in baselines:
         if one is not None:
             simple.append((scored.y, one.mean, np.full(len(one.mean), one.std)))
-    names = [COLUMNS[0], *(["linear fit"] if baselines.linear else []), "constant"]
-    for name, metric in (("RMSE", metrics.rmse), ("CRPS", metrics.crps), ("NLL", metrics.nll)):
-        rows.append([name, *(score(metric(*each)) for each in simple), _meaning(name, target)])
-    held = (percent(metrics.coverage(*each)) for each in simple)
-    rows.append(["90% by std", *held, _meaning("90% by std", target)])
+    names = ["this model", *(["linear fit"] if baselines.linear else []), "constant"]
+    for name, metric, word, meaning in METRICS:
+        values = (word(metric(*each)) for each in simple)
+        rows.append([name, *values, meaning.format(units=target.units)])
     ence, sentence = "-", f"It needs {metrics.N_BINS} rows, and there are {len(scored.y)}."
     if len(scored.y) >= metrics.N_BINS:
         ence = score(metrics.ence(*scored.rows))
         chance = number(CHANCE / np.sqrt(len(scored.y)))
-        sentence = f"{_meaning('ENCE', target)} Chance alone gives about {chance}."
+        sentence = (
+            "How far std and errors are apart, relative to the std. 0 is ideal. Chance alone "
+            f"gives about {chance}."
+        )
     rows.append(["ENCE", ence, *("" for _ in names[1:]), sentence])
     table = TextTable(title, ["", *names, "what it means"], rows)
     return page.as_html(table, kind="words scores")
 
 
-def _meaning(name: str, target: Target) -> str:
-    """A sentence on a score."""
-    return {
-        "RMSE": f"Size of a typical error, in {target.units}. Smaller is better.",
-        "CRPS": f"Absolute error that counts the std too, in {target.units}. Smaller is better.",
-        "NLL": "How surprising a true value is, in nats. Smaller is better.",
-        "90% by std": "Rows within 1.64 std of the mean. It should be 90%: with more the std is "
-        "too large, with less too small.",
-        "ENCE": "How far std and errors are apart, relative to the std. 0 is ideal.",
-    }[name]
-
-
-def _predicted(scored: Scored) -> tuple[str, str]:
-    """Predicted against actual values, and errors against predicted values."""
+def _predicted(scored: Scored) -> tuple[str, str, str]:
+    """Predicted against actual values, errors against predicted values, and sizes of errors."""
     target = scored.target
     dots = np.random.default_rng(0).permutation(len(scored.y))[:MOST_DOTS]
     y, mean, error = scored.y[dots], scored.mean[dots], scored.error[dots]
@@ -134,4 +125,21 @@ def _predicted(scored: Scored) -> tuple[str, str]:
         "Errors against predictions",
         "Errors should scatter evenly around 0; a bend is something that the model has missed.",
     )
-    return first, second
+    return first, second, _sizes(scored)
+
+
+def _sizes(scored: Scored) -> str:
+    """How many rows have an error of at most a size."""
+    sizes = np.abs(scored.error)
+    shares = np.linspace(0, MOST_SHARE, 60)
+    x = np.quantile(sizes, shares)
+    axis = linear(0.0, float(x[-1]) or 1.0)
+    chart = Chart(axis, linear(0, 100), ("error, of either sign", "rows, in %"))
+    half, most = (float(np.quantile(sizes, share)) for share in (0.5, 0.9))
+    for size, share in ((half, 50), (most, 90)):
+        chart.line([axis.low, size, size], [share, share, 0], "ideal")
+    chart.line(x, 100 * shares, "line")
+    words = (
+        f"Half of the rows have an error of at most {number(half)}, 90% of at most {number(most)}."
+    )
+    return page.drawing(chart.svg(words), "How large are the errors?", words)

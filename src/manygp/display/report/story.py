@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from manygp.display import page
-from manygp.display.charts import minus, number, percent
-from manygp.display.report.columns import Source
+from manygp.display.charts import minus, number, percent, span
+from manygp.display.report.appendix import why_chosen
+from manygp.display.report.columns import Inputs, Source, comparable, training_inputs
 from manygp.display.report.rows import Target, spread
 from manygp.fit_report import Alternative
 from manygp.model import FittedModel
@@ -48,8 +48,12 @@ def _about_data(model: FittedModel, sources: list[Source], targets: list[Target]
     if model.n_columns > len(sources):
         text += f" The model sees them as {model.n_columns:,} numbers."
     yield text
-    yield from _missing(sources, X)
-    repeats = find_repeats(model.committee.training_data())
+    inputs = training_inputs(model)
+    yield from _missing(sources, inputs)
+    data = model.committee.training_data()
+    if model.encoder is not None:
+        data = data._replace(X=comparable(model, inputs))
+    repeats = find_repeats(data)
     if repeats.n_repeated:
         share = percent(repeats.n_repeated / repeats.n_rows)
         verb = "repeats" if repeats.n_repeated == 1 else "repeat"
@@ -69,16 +73,11 @@ def _about_data(model: FittedModel, sources: list[Source], targets: list[Target]
         yield text
 
 
-def _missing(sources: list[Source], X: Any) -> Iterator[str]:
+def _missing(sources: list[Source], rows: Inputs) -> Iterator[str]:
     """Sentences on missing values."""
-    lacking = {}
-    for one in sources:
-        if one.column.has_missing:
-            lacking[one.name] = int(np.isnan(one.values(X)).sum())
-        elif one.is_one_hot and "" in one.column.categories:
-            lacking[one.name] = int((one.codes(X) == one.column.categories.index("")).sum())
-    if lacking:
-        each = ", ".join(f"{name} in {counted(n, 'row')}" for name, n in lacking.items())
+    lacking = {one.name: int(one.is_missing(rows).sum()) for one in sources}
+    if any(lacking.values()):
+        each = ", ".join(f"{name} in {counted(n, 'row')}" for name, n in lacking.items() if n)
         yield f"Values are missing: {each}. The model knows where, and its std takes it in."
 
 
@@ -88,10 +87,7 @@ def _about_model(model: FittedModel) -> Iterator[str]:
         yield "One Gaussian process knows all rows."
     else:
         some = "all of them" if queried in (None, n) else f"the {queried:,} nearest ones"
-        sizes = [len(expert.indices) for expert in model.committee.experts]
-        rows = (
-            f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
-        )
+        rows = span([len(expert.indices) for expert in model.committee.experts])
         yield (
             f"A committee of {n:,} experts, Gaussian processes with {rows} rows each of one "
             f"region of the data. About a row {some} {'is' if queried == 1 else 'are'} asked."
@@ -120,11 +116,8 @@ def _about_model(model: FittedModel) -> Iterator[str]:
 def _about_choice(model: FittedModel) -> Iterator[str]:
     report = model.report
     if report is None or not report.alternatives:
-        why = (
-            "there is one expert"
-            if len(model.committee) == 1
-            else "the parameters left nothing to choose"
-        )
+        alone = len(model.committee) == 1
+        why = "there is one expert" if alone else "the parameters left nothing to choose"
         yield f"Nothing was chosen by leave-one-out: {why}."
         return
     by_parameter: dict[str, list[Alternative]] = {}
@@ -138,7 +131,7 @@ def _about_choice(model: FittedModel) -> Iterator[str]:
     )
     for name in ("trend", "structure"):
         if name in compared:
-            yield _told(name, sorted(by_parameter[name], key=lambda one: one.nll))
+            yield _told(name, by_parameter[name])
 
 
 def _told(name: str, several: list[Alternative]) -> str:
@@ -147,7 +140,8 @@ def _told(name: str, several: list[Alternative]) -> str:
     for chosen in several:
         if chosen.chosen:
             rest = "the other was" if len(several) == 2 else "the others were"
-            return f"The {name} is {_scored(chosen)}; {rest} {others}."
+            why = why_chosen(chosen, several).removeprefix("chosen").removeprefix(": ")
+            return f"The {name} is {_scored(chosen)}{why and ', '}{why}; {rest} {others}."
     return f"No {name} was taken, since one expert for all rows is better; compared were {others}."
 
 

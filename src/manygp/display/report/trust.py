@@ -12,21 +12,37 @@ import numpy.typing as npt
 from manygp import metrics
 from manygp.arrays import Array
 from manygp.display import page
-from manygp.display.charts import Chart, linear, logarithmic, nominal, number, percent, score
+from manygp.display.charts import (
+    SIZES,
+    Chart,
+    linear,
+    logarithmic,
+    nominal,
+    number,
+    percent,
+    score,
+    size_of,
+)
 from manygp.display.page import TextTable
-from manygp.display.report.columns import Source, category_word
+from manygp.display.report.columns import Inputs, Source, category_word
 from manygp.display.report.rows import RowSet, Scored
 
 # Bars of the histogram of PIT values.
 PIT_BARS = 10
-# A share differs from what it should be if it is further away than chance would take it 99 times
-# of 100, and from the bars 95 times.
-SURE, LIKELY = 2.58, 1.96
-# Slices by std: so many if there are rows for them, else fewer.
-SLICES = ((10, 200), (4, 40))
-# Columns of categories whose slices are shown, and fewest rows of a slice.
+# Bars of the histogram lie within so many standard errors 95 times of 100.
+LIKELY = 1.96
+# Slices by std, by prediction and by a number: so many from a number of rows on, else fewer.
+SLICES = ((10, 5, 4, 200), (4, 4, 4, 40))
+# Columns of numbers and of categories whose slices are shown, and categories of one of them.
+MOST_NUMBERS = 3
 MOST_COLUMNS = 2
+MOST_CATEGORIES = 10
+# Fewest rows of a slice.
 FEWEST_ROWS = 10
+# Units of large numbers.
+UNITS = [name for _, name in SIZES]
+# Columns among which the worst region is sought.
+SLAB_COLUMNS = 6
 # Axes that span more than this factor are logarithmic.
 WIDE = 10.0
 
@@ -39,14 +55,9 @@ class Slice(NamedTuple):
 
 
 def trust_section(sets: list[RowSet], sources: list[Source]) -> str:
-    """Figures of both sets of rows, and slices of the main one.
+    """Figures of both sets of rows, the main one first, and slices of that one.
 
-    Parameters
-    ----------
-    sets : list of RowSet
-        The main one first.
-    sources : list of Source
-        The most relevant first.
+    The most relevant of the sources stand first.
     """
     html = page.paragraph(
         "The model says how sure it is of each prediction: a std, and an interval. These should "
@@ -81,16 +92,14 @@ def _reliability(sets: list[RowSet], j: int) -> str:
     for kind, curve in list(zip(("", " other"), curves, strict=False))[::-1]:
         chart.line(curve.rmv, curve.rmse, "line" + kind)
         chart.dots(curve.rmv, curve.rmse, "points" + kind)
-    found = "; ".join(
-        f"{one.name}: ENCE {number(metrics.ence(*one.scored[j].rows))}" for one in enough
-    )
+    ences = [f"{one.name}: ENCE {number(metrics.ence(*one.scored[j].rows))}" for one in enough]
     caption = (
         "Rows in ten groups, from the smallest std to the largest. On the dashed line the std is "
         "right; above it errors are larger than predicted."
     )
     if len(enough) > 1:
         caption += f" Blue: {enough[0].name}. Orange: {enough[1].name}."
-    alt = f"Observed against predicted error. {found}."
+    alt = f"Observed against predicted error. {'; '.join(ences)}."
     return page.drawing(chart.svg(alt), "Is the std as large as the errors?", caption)
 
 
@@ -103,9 +112,8 @@ def _pit(scored: Scored) -> str:
     chance = LIKELY * np.sqrt(ideal * (1 - ideal) / n)
     top = max(float(shares.max()), ideal + chance)
     percents = linear(0, 100 * top, pad=0.05)._replace(low=0.0)
-    chart = Chart(
-        linear(0, 1), percents, ("predicted probability of a smaller value", "rows, in %")
-    )
+    labels = ("predicted probability of a smaller value", "rows, in %")
+    chart = Chart(linear(0, 1), percents, labels)
     chart.bars(edges, 100 * shares)
     ends = np.array([0.0, 1.0])
     chart.band(ends, np.full(2, 100 * (ideal - chance)), np.full(2, 100 * (ideal + chance)))
@@ -123,14 +131,16 @@ def _pit(scored: Scored) -> str:
 def _spread(rows: RowSet, j: int) -> str:
     """Share of rows held by intervals of every level."""
     scored = rows.scored[j]
+
+    def held(levels: Array) -> Array:
+        return np.array([np.mean(np.abs(scored.pit - 0.5) <= level / 2) for level in levels])
+
     levels = np.linspace(0.02, 0.98, 25)
-    held = np.array([np.mean(np.abs(scored.pit - 0.5) <= level / 2) for level in levels])
     axis = linear(0, 100)
     chart = Chart(axis, axis, ("intended share of rows, in %", "rows held, in %"))
     chart.line([0, 100], [0, 100], "ideal")
-    chart.line(100 * levels, 100 * held, "line")
-    found = [float(np.mean(np.abs(scored.pit - 0.5) <= level / 2)) for level in (0.5, 0.9, 0.99)]
-    words = ", ".join(map(percent, found))
+    chart.line(100 * levels, 100 * held(levels), "line")
+    words = ", ".join(map(percent, held(np.array([0.5, 0.9, 0.99]))))
     alt = f"Share of rows held by intervals. Those of 50%, 90% and 99% hold {words}."
     caption = (
         "Central intervals of every level. Below the dashed line they are too narrow, above it "
@@ -140,38 +150,85 @@ def _spread(rows: RowSet, j: int) -> str:
 
 
 def slices_of(rows: RowSet, scored: Scored, sources: list[Source]) -> dict[str, list[Slice]]:
-    """Rows by their std, by the most relevant number, and by the most relevant categories."""
-    found = {}
-    n = next((n for n, least in SLICES if len(rows) >= least), 0)
-    if n:
-        found["By std"] = _by_quantiles(scored.std, n, number)
-    if rows.X is None:
-        return found
+    """Rows by std, by prediction, by the most relevant numbers and categories, and the worst slab.
+
+    The most relevant of the sources stand first.
+    """
+    tenths, fifths, quarters = next((n for *n, least in SLICES if len(rows) >= least), (0, 0, 0))
+    slices = {
+        "By std": _by_quantiles(scored.std, tenths, number),
+        "By prediction": _by_quantiles(scored.mean, fifths, number),
+    }
+    if rows.inputs is None:
+        return slices
     numbers = [one for one in sources if one.is_number]
-    for source in numbers[:1] if len(rows) >= SLICES[-1][1] else []:
-        values = source.values(rows.X)
-        found[f"By {source.name}"] = _by_quantiles(values, 4, source.word)
-    categories = [one for one in sources if one.is_one_hot]
+    for source in numbers[:MOST_NUMBERS]:
+        values = source.values(rows.inputs)
+        slices[f"By {source.name}"] = _by_quantiles(values, quarters, source.short_word)
+    categories = [one for one in sources if one.has_categories(rows.inputs)]
     for source in categories[:MOST_COLUMNS]:
-        codes = source.codes(rows.X)
-        found[f"By {source.name}"] = [
-            Slice(category_word(name), codes == k)
-            for k, name in enumerate(source.column.categories)
-        ]
-    return found
+        slices[f"By {source.name}"] = _by_category(source, rows.inputs)
+    slices["In the region where intervals hold least"] = _worst(rows.inputs, rows, scored, numbers)
+    return slices
+
+
+def _by_category(source: Source, inputs: Inputs) -> list[Slice]:
+    """Rows of each category, those of the most frequent ones if there are many."""
+    codes, names = source.codes(inputs), source.column.categories
+    counts = np.bincount(codes[codes >= 0], minlength=len(names))
+    kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_CATEGORIES])
+    return [Slice(category_word(names[k]), codes == k) for k in kept.tolist()]
+
+
+def _worst(inputs: Inputs, rows: RowSet, scored: Scored, numbers: list[Source]) -> list[Slice]:
+    """The region that a tree finds in half of the rows, as the other half has it."""
+    numbers = numbers[:SLAB_COLUMNS]
+    names = ["std", f"predicted {scored.target.name}", *(one.name for one in numbers)]
+    words = [number, number, *(one.short_word for one in numbers)]
+    columns = [scored.std, scored.mean, *(_filled(one.values(inputs)) for one in numbers)]
+    slab = metrics.worst_slab(np.column_stack(columns), scored.held, rows.coverage)
+    if slab is None:
+        return []
+    inside = np.zeros(len(rows), dtype=bool)
+    inside[slab.rows] = True
+    each = [
+        _between(names[j], *(words[j](end) if np.isfinite(end) else "" for end in ends))
+        for j, ends in sorted(slab.bounds.items())
+    ]
+    return [Slice(" and ".join(each), inside)]
+
+
+def _filled(values: Array) -> Array:
+    """Values with the median in the place of those that are missing."""
+    missing = np.isnan(values)
+    return np.where(missing, np.median(values[~missing]) if not missing.all() else 0.0, values)
+
+
+def _between(name: str, low: str, high: str) -> str:
+    """A range in words; ends that are not there are empty."""
+    if low and high:
+        return f"{name} from {_from_to(low, high)}"
+    return f"{name} above {low}" if low else f"{name} up to {high}"
 
 
 def _by_quantiles(values: Array, n: int, word: Callable[[float], str]) -> list[Slice]:
     """Rows between quantiles of a column; those without a value come last."""
     known = values[~np.isnan(values)]
-    places = np.quantile(known, np.linspace(0, 1, n + 1)).tolist() if len(known) else []
+    places = np.quantile(known, np.linspace(0, 1, n + 1)).tolist() if n and len(known) else []
     edges = list({word(place): place for place in places}.values())  # that can be told apart
     found: list[Slice] = []
     for low, high in pairwise(edges):
         above = values > low if found else values >= places[0]
-        found.append(Slice(f"{word(low)} to {word(high)}", above & (values <= high)))
+        found.append(Slice(_from_to(word(low), word(high)), above & (values <= high)))
     missing = np.isnan(values)
     return [*found, Slice("missing", missing)] if missing.any() else found
+
+
+def _from_to(low: str, high: str) -> str:
+    """A range in words; a unit that both ends have is said once."""
+    _, *unit = high.split(" ", 1)
+    shared = bool(unit) and unit[0] in UNITS and low.endswith(f" {unit[0]}")
+    return f"{low.removesuffix(f' {unit[0]}') if shared else low} to {high}"
 
 
 def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) -> str:
@@ -183,42 +240,40 @@ def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) 
     shares = [scored.held[one.rows].mean() for slices in kept.values() for one in slices]
     if not shares:
         return ""
-    floor = np.floor(10 * min(*shares, rows.coverage - 0.1)) / 10
-    floor = max(0.0, float(floor))
-    lines = []
-    for name, slices in kept.items():
-        if slices:
-            lines.append([f"<b>{page.escape(name)}</b>", "", "", "", "", ""])
-        lines += [_slice_row(scored, one, rows.coverage, floor) for one in slices]
-    header = ["slice", f"held, {nominal(floor)} to 100%", "", "rows", "RMSE", "mean std"]
+    floor = max(0.0, float(np.floor(10 * min(*shares, rows.coverage - 0.1)) / 10))
     text = (
         f"The share of rows whose {nominal(rows.coverage)} interval holds the true value, for "
         f"several kinds of {'training rows, each left out' if rows.left_out else 'rows'}. The "
-        "pale band is what chance allows around the line; outside of it a share is called low or "
-        "high."
+        "pale band holds the share 99 times of 100 if the intervals are right; outside of it a "
+        "share is called low or high. The region where intervals hold least was found in one "
+        "half of the rows, and the other half, which is shown, judges it."
     )
+    _, unit = size_of(float(np.median(scored.std)))
+    errors = [f"{word}{unit and ', '}{unit}" for word in ("RMSE", "std")]
+    tables = []
+    for name, slices in kept.items():
+        header = [name, f"held, {nominal(floor)} to 100%", "", "rows", *errors]
+        lines = [_slice_row(scored, one, rows.coverage, floor) for one in slices]
+        if slices:
+            tables.append(page.as_html(TextTable("", header, lines), markup=str, kind="bars"))
     html = page.heading("Coverage, slice by slice") + page.paragraph(text)
-    return html + page.as_html(TextTable("", header, lines), markup=str, kind="bars")
+    return html + page.in_columns(tables)
 
 
 def _slice_row(scored: Scored, one: Slice, level: float, floor: float) -> list[str]:
     n = int(one.rows.sum())
-    share = float(scored.held[one.rows].mean())
-    chance = SURE * np.sqrt(level * (1 - level) / n)
+    found = metrics.conditional_coverage(scored.held[one.rows], np.zeros(n, dtype=int), level)
+    _, share, low, high = (float(each[0]) for each in found)
 
     def place(value: float) -> float:
         return float(np.clip((value - floor) / (1 - floor), 0, 1))
 
-    band = place(level - chance), place(level + chance), "pale"
+    band = place(low), place(high), "pale"
     bar = page.track(
         band, (place(level), place(level), "mark"), (place(share), place(share), "dot")
     )
-    far = "" if abs(share - level) <= chance else " low" if share < level else " high"
-    numbers = (
-        metrics.rmse(scored.y[one.rows], scored.mean[one.rows]),
-        scored.std[one.rows].mean(),
-    )
-    return [
-        page.label(one.name), bar, f"{percent(share)}{far}", f"{n:,}",
-        *map(score, numbers),
-    ]  # fmt: skip
+    far = " low" if share < low else " high" if share > high else ""
+    rmse = metrics.rmse(scored.y[one.rows], scored.mean[one.rows])
+    unit, _ = size_of(float(np.median(scored.std)))
+    errors = (score(rmse / unit), score(scored.std[one.rows].mean() / unit))
+    return [page.label(one.name), bar, f"{percent(share)}{far}", f"{n:,}", *errors]

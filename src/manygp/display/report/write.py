@@ -7,13 +7,14 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manygp import metrics
 from manygp.display import page
 from manygp.display.report.appendix import appendix_section
 from manygp.display.report.attention import extrapolation_section, worst_section
 from manygp.display.report.baselines import Baselines, baselines_of
-from manygp.display.report.columns import sources_of
+from manygp.display.report.columns import sources_of, training_inputs
 from manygp.display.report.effects import effects_of, effects_section
 from manygp.display.report.rows import (
     RowSet,
@@ -40,6 +41,7 @@ def write_report(
     name: str = "",
     target: str | Sequence[str] = (),
     tested: Tested | None = None,
+    numbers: ArrayLike | None = None,
 ) -> None:
     """Write one self-contained HTML page about a fitted model.
 
@@ -55,25 +57,27 @@ def write_report(
         beside numbers. By default that of the training table, if the model knows it.
     tested : Tested, default=None
         Predictions to be scored before those of training rows that are left out.
+    numbers : array-like of shape (n,), default=None
+        What the page calls the training rows: their places in a file. By default 1, 2, ...
     """
     fitted: FittedModel = model if isinstance(model, FittedModel) else model.model_
     targets = target_names(fitted, (target,) if isinstance(target, str) else tuple(target))
-    sets = [left_out_set(fitted, targets, tested)]
+    called = None if numbers is None else np.asarray(numbers)
+    sets = [left_out_set(fitted, targets, tested, called)]
     explained = _explained(sets[0])
     if tested is not None:
         sets.insert(0, tested_set(fitted, targets, tested))
     simple = [baselines_of(fitted, rows) for rows in sets]
-    X, _ = fitted.training_rows()
-    sources = sources_of(fitted)
+    training, sources = training_inputs(fitted), sources_of(fitted)
     relevance = fitted.relevance(explained)
     order = np.argsort(-relevance.total, kind="stable").tolist()
     ranked = [sources[j] for j in order]
-    effects = effects_of(fitted, sources, relevance, X)
+    effects = effects_of(fitted, sources, relevance, training)
     sections = {
         "In short": _in_short(sets[0], simple[0]),
         "How good are the predictions?": scores_section(sets, simple),
         "Can the uncertainty be trusted?": trust_section(sets, ranked),
-        "Which columns matter?": effects_section(relevance, effects, targets, X),
+        "Which columns matter?": effects_section(relevance, effects, targets, training),
         "Which rows were predicted worst?": worst_section(sets[0], ranked),
         "Where does the model extrapolate?": extrapolation_section(fitted, sets[0], ranked),
         "What was found, and chosen": story_section(fitted, sources, targets),
