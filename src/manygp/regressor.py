@@ -370,10 +370,10 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     ) -> Self:
         """Fit the rows of a file, in memory if they are few."""
         from manygp.outofcore.files import Source
-        from manygp.tables.training_rows import Chosen
+        from manygp.tables.training_rows import ColumnRoles
 
         noise = alpha if isinstance(alpha, str) else None
-        source = Source(Path(path), Chosen(target, noise=noise), folder)
+        source = Source(Path(path), ColumnRoles(target, noise=noise), folder)
         if source.is_large:
             return self.fit_source(source, alpha=alpha if noise is None else 0.0)
         table = source.read()

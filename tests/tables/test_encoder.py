@@ -12,7 +12,7 @@ from sklearn.model_selection import cross_val_score
 import manygp
 from manygp import ManyGPRegressor
 from manygp.kernels import Matern, White
-from manygp.tables import Chosen, TableEncoder, read_training
+from manygp.tables import ColumnRoles, TableEncoder, read_training
 from manygp.tables.encoder import DONORS
 from manygp.tables.frames import as_batch
 
@@ -159,7 +159,7 @@ def test_the_same_table_of_every_library_gives_the_same_features(library, tmp_pa
         path = tmp_path / f"t.{library}"
         whole = frame.assign(y=Y)
         whole.to_csv(path, index=False) if library == "csv" else whole.to_parquet(path)
-        other = read_training(path, Chosen("y")).rows
+        other = read_training(path, ColumnRoles("y")).rows
     assert_array_equal(TableEncoder().fit_transform(other, Y), expected)
 
 

@@ -27,7 +27,7 @@ from manygp.cli.options import (
     drop_option,
     missing_option,
     names_option,
-    naming,
+    naming_full_disk,
     print_scores,
     read_kernel,
     read_levels,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     from manygp.model import FittedModel
     from manygp.outofcore.files import Source
     from manygp.regressor import ManyGPRegressor
+    from manygp.tables.encoder import Encoded
     from manygp.tables.training_rows import TrainingTable
 
 
@@ -193,14 +194,14 @@ def fit(
         from manygp.outofcore.files import Source
         from manygp.storage import write_model
         from manygp.tables.encoder import TableEncoder
-        from manygp.tables.training_rows import Chosen, read_training
+        from manygp.tables.training_rows import ColumnRoles, read_training
 
         estimator = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
         encoder = TableEncoder(missing=missing, random_state=random_state % 2**32)
         estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state, columns=encoder)
-        chosen = Chosen(target, columns or None, drop, noise_column)
+        roles = ColumnRoles(target, columns or None, drop, noise_column)
         folder = work_dir or checkpoint
-        source = Source(data, chosen, folder)
+        source = Source(data, roles, folder)
         told.begin("reading")
         begin = perf_counter()
         if str(data) != "-" and source.is_large and source.has_numbers:
@@ -208,7 +209,7 @@ def fit(
                 model = _fitted_file(estimator, source, scheduler)
         else:
             with data_file(data) as path:
-                table = read_training(path, chosen, decimal=decimal, missing=missing)
+                table = read_training(path, roles, decimal=decimal, missing=missing)
             if table.n_dropped:
                 say(f"manygp: {_left_out_rows(table.n_dropped, target)}", err=True)
             begin = perf_counter()
@@ -216,12 +217,12 @@ def fit(
                 model = _fitted(estimator, table, folder)
         seconds = perf_counter() - begin
         told.begin("writing")
-        with naming(output):
+        with naming_full_disk(output):
             write_model(output, model)
         if report is not None:
             _write_report(model, report, output.name)
         left_out = model.left_out_rows(LEFT_OUT_ROWS)
-    facts = _facts(output, model, seconds, left_out)
+    facts = _fit_facts(output, model, seconds, left_out)
     if as_json:
         click.echo(json.dumps(facts))
     else:
@@ -247,7 +248,7 @@ def _left_out_rows(n: int, target: str) -> str:
 def _write_report(model: FittedModel, report: Path, name: str) -> None:
     from manygp.display.report import write_report
 
-    with naming(report):
+    with naming_full_disk(report):
         write_report(model, report, name=name)
 
 
@@ -323,7 +324,7 @@ def trend_name(model: FittedModel) -> str | None:
     return None if trend is None else trend.model.name
 
 
-def _facts(
+def _fit_facts(
     output: Path, model: FittedModel, seconds: float, left_out: tuple[Array, Array, Array]
 ) -> dict[str, Any]:
     """What a machine is told about a fit."""
@@ -382,7 +383,7 @@ def predict(
     larger than memory; - is standard input.
     """  # fmt: skip
     from manygp.cli.table_model import TableModel
-    from manygp.tables.writing import check_output
+    from manygp.tables.formats import check_output
 
     names = ("mean", "std", "lower", "upper", *(f"q{level:g}" for level in quantiles))
     if set(keep) & set(names):
@@ -394,14 +395,14 @@ def predict(
         _require_format(check_output, output)
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
     fitted.model.require_coverage(coverage)
-    asked = Asked(names, quantiles, coverage, keep, digits)
+    options = AnswerOptions(names, quantiles, coverage, keep, digits)
     with data_file(data) as path:
-        done = _write_answers(fitted, path, output, asked, decimal)
-    if output != "-" or done.n_missing or done.n_unknown:
-        say(f"{_place(output)}: {done}", err=output == "-")
+        counts = _write_answers(fitted, path, output, options, decimal)
+    if output != "-" or counts.n_missing or counts.n_unknown:
+        say(f"{_place(output)}: {counts}", err=output == "-")
 
 
-class Asked(NamedTuple):
+class AnswerOptions(NamedTuple):
     """What the answers are to have: names, levels of quantiles, coverage, kept columns, digits."""
 
     names: tuple[str, ...]
@@ -411,13 +412,22 @@ class Asked(NamedTuple):
     digits: int | None
 
 
-class Done(NamedTuple):
+class AnswerCounts(NamedTuple):
     """Rows that were predicted, their mean std, and rows with missing or unknown values."""
 
     n_rows: int = 0
     sum_std: float = 0.0
     n_missing: int = 0
     n_unknown: int = 0
+
+    def plus(self, rows: Encoded, std: Array) -> AnswerCounts:
+        """These and further rows, with their std (N,)."""
+        return AnswerCounts(
+            self.n_rows + len(std),
+            self.sum_std + float(std.sum()),
+            self.n_missing + int(rows.missing.any(axis=1).sum()),
+            self.n_unknown + int(rows.unknown.any(axis=1).sum()),
+        )
 
     def __str__(self) -> str:
         told = [counted(self.n_rows, "row"), f"mean std {self.sum_std / self.n_rows:.4g}"]
@@ -441,38 +451,32 @@ def _require_format(check: Callable[[str], None], output: str) -> None:
 
 
 def _write_answers(
-    fitted: TableModel, data: Path, output: str, asked: Asked, decimal: str
-) -> Done:
+    fitted: TableModel, data: Path, output: str, options: AnswerOptions, decimal: str
+) -> AnswerCounts:
     """Predict a table piece by piece."""
     from manygp.cli.table_model import counting
-    from manygp.tables.training_rows import naming as naming_table
-    from manygp.tables.training_rows import read_rows
-    from manygp.tables.writing import open_writer
+    from manygp.tables.formats import open_table, open_writer
+    from manygp.tables.training_rows import naming_file
 
-    columns = list(dict.fromkeys([*fitted.encoder.column_names, *asked.keep]))
-    table, batches = read_rows(data, columns, decimal=decimal)
+    table = open_table(data, decimal)
+    batches = table.batches(fitted.encoder.column_names, kept=options.keep)
     # A bar would stand among the answers where these go to the terminal too.
     apart = output != "-" or not sys.stdout.isatty()
-    done = Done()
-    with naming_table(table):
+    counts = AnswerCounts()
+    with naming_file(table):
         first = next(batches)  # most mistakes are in it, and then nothing should be written
         rows = fitted.encoder.encode(first)
-        opened = open_writer(output, asked.names, asked.keep)
-        with naming(_place(output)), opened as write, counting(shown=apart) as count:
+        opened = open_writer(output, options.names, options.keep)
+        with naming_full_disk(_place(output)), opened as write, counting(shown=apart) as count:
             for batch in chain([first], batches):
-                rows = fitted.encoder.encode(batch) if done.n_rows else rows
-                answers = fitted.answers(rows, asked.coverage, asked.levels)
-                if asked.digits is not None:
-                    answers = _rounded(answers, asked.digits)
-                write(answers, [kept_values(batch.columns[name]) for name in asked.keep])
-                done = Done(
-                    done.n_rows + len(rows.X),
-                    done.sum_std + float(answers[1].sum()),
-                    done.n_missing + int(rows.missing.any(axis=1).sum()),
-                    done.n_unknown + int(rows.unknown.any(axis=1).sum()),
-                )
+                rows = fitted.encoder.encode(batch) if counts.n_rows else rows
+                answers = fitted.answers(rows, options.coverage, options.levels)
+                if options.digits is not None:
+                    answers = _rounded(answers, options.digits)
+                write(answers, batch.kept)
+                counts = counts.plus(rows, answers[1])
                 count(len(rows.X))
-    return done
+    return counts
 
 
 def _rounded(numbers: Array, digits: int) -> Array:
@@ -481,17 +485,6 @@ def _rounded(numbers: Array, digits: int) -> Array:
 
     flat = [float(f"{number:.{digits}g}") for number in numbers.ravel().tolist()]
     return np.array(flat).reshape(numbers.shape)
-
-
-def kept_values(values: Any) -> list[Any]:
-    """The values of a column as they were, whole numbers without a decimal point."""
-    from manygp.tables.base import is_missing
-
-    if values.dtype.kind == "M":
-        values = values.astype(object)
-    if values.dtype.kind == "f" and (values == values.round())[~is_missing(values)].all():
-        values = [None if value != value else int(value) for value in values.tolist()]
-    return list(values)
 
 
 @click.command()
@@ -577,12 +570,12 @@ def check(
     if nothing is.
     """  # fmt: skip
     from manygp.tables.survey import problems_of
-    from manygp.tables.training_rows import Chosen, survey_table
+    from manygp.tables.training_rows import ColumnRoles, survey_table
 
-    chosen = Chosen(target, columns or None, drop)
+    roles = ColumnRoles(target, columns or None, drop)
     with data_file(data) as path, shown(verbose=sys.stderr.isatty()) as told:
         told.begin("reading")
-        findings, n_rows = survey_table(path, chosen, decimal=decimal)
+        findings, n_rows = survey_table(path, roles, decimal=decimal)
     problems = {one.column: one for one in problems_of(findings, missing, target)}
     if as_json:
         described = [

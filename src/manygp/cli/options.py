@@ -180,7 +180,7 @@ def data_file(data: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def naming(path: str | Path) -> Iterator[None]:
+def naming_full_disk(path: str | Path) -> Iterator[None]:
     """Say which file there was no room for."""
     try:
         yield

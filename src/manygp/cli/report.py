@@ -16,7 +16,7 @@ from manygp.cli.options import (
     data_file,
     decimal_option,
     missing_option,
-    naming,
+    naming_full_disk,
     require_place,
     say,
     target_option,
@@ -61,7 +61,7 @@ def report(
     scored as new ones; of the training table it is the page that fit writes.
     """  # fmt: skip
     from manygp.cli.table_model import TableModel
-    from manygp.tables.reading import open_table
+    from manygp.tables.formats import open_table
 
     page = model.with_suffix(".html") if output is None else output
     require_place(page, model, data)
@@ -97,7 +97,7 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
         without = f"without {counted(n_known, 'training row')}"
         new = tested.some(~known)._replace(name=f"{tested.name} ({without})")
         shown = f"{counted(n - n_known, 'row')}, {without}"
-    with naming(page), progress.shown(verbose=sys.stderr.isatty()) as told:
+    with naming_full_disk(page), progress.shown(verbose=sys.stderr.isatty()) as told:
         told.begin("drawing")
         write_report(fitted.model, page, name=fitted.path.name, tested=new)
     return shown

@@ -15,10 +15,11 @@ from manygp.display.report import Tested
 from manygp.model import FittedModel
 from manygp.storage import read_model
 from manygp.tables.encoder import Encoded, TableEncoder
-from manygp.tables.training_rows import naming, read_rows, targets_of
+from manygp.tables.formats import open_table
+from manygp.tables.training_rows import naming_file, targets_of
 
 
-class Answered(NamedTuple):
+class ScoredRows(NamedTuple):
     """Rows whose targets are known.
 
     Attributes
@@ -104,16 +105,16 @@ class TableModel(NamedTuple):
         *,
         decimal: str = ".",
         with_rows: bool = False,
-    ) -> Answered:
+    ) -> ScoredRows:
         """Targets and answers of the rows of a table that have a target."""
         if coverage is not None:
             self.model.require_coverage(coverage)
         target = self.named_target(target)
         columns = dict.fromkeys([*self.encoder.column_names, target])
-        table, batches = read_rows(data, list(columns), decimal=decimal)
+        table = open_table(data, decimal)
         targets, answers, kept, n_without = [], [], [], 0
-        with counting() as count, naming(table):
-            for batch in batches:
+        with counting() as count, naming_file(table):
+            for batch in table.batches(list(columns)):
                 y, rows = targets_of(batch, target), self.encoder.encode(batch)
                 known = ~np.isnan(y)
                 n_without += int((~known).sum())
@@ -124,7 +125,7 @@ class TableModel(NamedTuple):
                 count(len(y))
         if not answers:
             raise ValueError(f"{table.path}: no row has a value of {target!r}")
-        return Answered(
+        return ScoredRows(
             np.concatenate(targets),
             np.concatenate(answers, axis=1),
             n_without,

@@ -1,23 +1,35 @@
-"""Tables in Parquet (extra `parquet`)."""
+"""Format of tables: Parquet, also a folder of files (extra `parquet`)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from manygp.tables.base import Batch, TableFile, bounded_rows, refuse_repeated
+from manygp.arrays import Array
+from manygp.tables.base import (
+    BATCH_ROWS,
+    Batch,
+    TableFile,
+    TableFormat,
+    WriteRows,
+    bounded_rows,
+    is_missing,
+    refuse_repeated,
+)
 from manygp.tables.frames import numbers_of
 
-PARQUET_SUFFIXES = (".parquet", ".pq")
+ENDINGS = (".parquet", ".pq")
 
 
-def parquet_table(path: Path) -> TableFile:
+def _parquet_file(path: Path) -> TableFile:
     """The table of a Parquet file."""
     with open_parquet(path) as file:
         # pandas keeps the numbers of rows that were filtered or shuffled under such names.
@@ -36,21 +48,21 @@ def parquet_paths(path: Path) -> list[Path]:
     """A Parquet file, or those in a folder by their names; hidden ones are not read."""
     if not path.is_dir():
         return [path]
-    found = sorted(
+    paths = sorted(
         one
         for one in path.rglob("*")
-        if one.suffix.lower() in PARQUET_SUFFIXES
+        if one.suffix.lower() in ENDINGS
         and one.is_file()
         and not any(part.startswith((".", "_")) for part in one.relative_to(path).parts)
     )
-    if not found:
+    if not paths:
         raise ValueError(f"{path} is a folder, not a table: there are no Parquet files in it")
-    return found
+    return paths
 
 
-def parquet_folder(path: Path) -> TableFile:
+def parquet_table(path: Path, decimal: str = ".") -> TableFile:
     """A Parquet file, or all in a folder, which have the same columns, as one table."""
-    tables = [parquet_table(one) for one in parquet_paths(path)]
+    tables = [_parquet_file(one) for one in parquet_paths(path)]
     names = tables[0].names
     for table in tables[1:]:
         if set(table.names) != set(names):
@@ -59,11 +71,13 @@ def parquet_folder(path: Path) -> TableFile:
                 f"{table.path} and {tables[0].path} differ in the columns {', '.join(other)}"
             )
 
-    def pieces(columns: tuple[str, ...], batch_rows: int) -> Iterator[Batch]:
+    def pieces(
+        columns: tuple[str, ...], kept: tuple[str, ...], batch_rows: int
+    ) -> Iterator[Batch]:
         before = 0
         for table in tables:
             end = before
-            for batch in table.pieces(columns, batch_rows):
+            for batch in table.pieces(columns, kept, batch_rows):
                 yield batch._replace(start=before + batch.start)
                 end = before + batch.start + batch.n_rows
             before = end
@@ -94,7 +108,9 @@ def open_parquet(path: Path) -> Any:
         raise ValueError(f"{path} is not a readable Parquet file: {error}") from error
 
 
-def _parquet_pieces(path: Path, columns: tuple[str, ...], batch_rows: int) -> Iterator[Batch]:
+def _parquet_pieces(
+    path: Path, columns: tuple[str, ...], kept: tuple[str, ...], batch_rows: int
+) -> Iterator[Batch]:
     import pyarrow
 
     with open_parquet(path) as file:
@@ -111,12 +127,14 @@ def _parquet_pieces(path: Path, columns: tuple[str, ...], batch_rows: int) -> It
             if pyarrow.types.is_dictionary(file.schema_arrow.field(name).type)
         )
         start = 0
-        batches = file.iter_batches(bounded_rows(batch_rows, len(columns)), columns=list(columns))
+        names = list(dict.fromkeys([*columns, *kept]))
+        batches = file.iter_batches(bounded_rows(batch_rows, len(names)), columns=names)
         try:
             for batch in batches:
                 if batch.num_rows:
                     arrays = {name: from_arrow(batch.column(name)) for name in columns}
-                    yield Batch(start, arrays, None, categorical)
+                    copies = tuple(batch.column(name) for name in kept)
+                    yield Batch(start, arrays, None, categorical, kept=copies)
                     start += batch.num_rows
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise ValueError(
@@ -164,3 +182,143 @@ def from_arrow(column: Any) -> npt.NDArray[Any]:
     if is_numeric(column.type) or types.is_null(column.type):
         return numbers_of(values)
     return values
+
+
+class NumericTable(NamedTuple):
+    """Inputs (n, d), targets (n,) and the names of the inputs' columns."""
+
+    X: Array
+    y: Array
+    names: tuple[str, ...]
+
+
+def read_parquet(
+    path: str | PathLike[str], target: str, columns: Sequence[str] | None = None
+) -> NumericTable:
+    """Read Parquet into arrays; beside these, memory holds one piece of a file.
+
+    Parameters
+    ----------
+    path : path
+        A file, or a folder of files.
+    target : str
+        The column of y.
+    columns : sequence of str, optional
+        The columns of X, in this order; by default all but the target.
+    """
+    table = parquet_table(Path(path))
+    if columns is None:
+        columns = [name for name in table.names if name != target]
+    pieces = _number_pieces(table, [*columns, target], BATCH_ROWS)
+    n_rows = count_rows(table.path)
+    X, y = np.empty((n_rows, len(columns))), np.empty(n_rows)
+    start = 0
+    for piece in pieces:
+        end = start + len(piece)
+        X[start:end], y[start:end] = piece[:, :-1], piece[:, -1]
+        start = end
+    return NumericTable(X, y, tuple(columns))
+
+
+def parquet_batches(
+    path: str | PathLike[str], columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
+) -> Iterator[Array]:
+    """Read pieces (N, d) of Parquet, in its order; it may be larger than memory.
+
+    Parameters
+    ----------
+    path : path
+        A file, or a folder of files.
+    columns : sequence of str, optional
+        The columns of a piece; by default all.
+    batch_rows : int
+        The largest number of rows of a piece.
+    """
+    table = parquet_table(Path(path))
+    return _number_pieces(table, list(table.names if columns is None else columns), batch_rows)
+
+
+def _number_pieces(table: TableFile, columns: Sequence[str], batch_rows: int) -> Iterator[Array]:
+    """Pieces (N, d) of columns of numbers or bools; others are refused before reading."""
+    from pyarrow import types
+
+    if not columns:
+        raise ValueError(f"{table.path}: name at least one column to read")
+    for name in columns:
+        table.check_column(name)
+    for path in parquet_paths(table.path):
+        with open_parquet(path) as file:
+            kinds = {name: file.schema_arrow.field(name).type for name in columns}
+        for name, kind in kinds.items():
+            if not (is_numeric(kind) or types.is_boolean(kind)):
+                raise ValueError(
+                    f"{path}: column {name!r} is of type {kind}, not a number; leave it out of "
+                    "`columns`, or encode it first"
+                )
+    pieces = table.pieces(tuple(columns), (), batch_rows)
+    return (_stacked(batch, columns) for batch in pieces)
+
+
+def _stacked(batch: Batch, columns: Sequence[str]) -> Array:
+    piece = np.empty((batch.n_rows, len(columns)))
+    for j, name in enumerate(columns):
+        missing = is_missing(batch.columns[name])
+        if missing.any():
+            place = batch.place(int(missing.argmax()))
+            raise ValueError(f"column {name!r} has no value in {place}; drop or fill it")
+        piece[:, j] = batch.columns[name]
+    return piece
+
+
+@contextmanager
+def parquet_writer(
+    file: IO[bytes], names: Sequence[str], kept_names: Sequence[str]
+) -> Iterator[WriteRows]:
+    """Write columns that are kept, with their own types, and numbers as float64."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError('Parquet needs an extra: pip install "manygp[parquet]"') from error
+    opened: list[Any] = []
+    with ExitStack() as stack:
+
+        def begin(kept: Sequence[Any]) -> None:
+            kinds = [getattr(values, "type", pyarrow.string()) for values in kept]
+            fields = [
+                *zip(kept_names, kinds, strict=True),
+                *((n, pyarrow.float64()) for n in names),
+            ]
+            writer = pyarrow.parquet.ParquetWriter(file, pyarrow.schema(fields))
+            opened.append(stack.enter_context(writer))
+
+        def write(columns: Array, kept: Sequence[Any] = ()) -> None:
+            if not opened:  # the first piece tells the types of the columns
+                begin(kept)
+            schema = opened[0].schema
+            copies = [_as_type(one, schema.field(j)) for j, one in enumerate(kept)]
+            opened[0].write_table(pyarrow.table([*copies, *columns], schema=schema))
+
+        if not kept_names:
+            begin(())
+        yield write
+
+
+def _as_type(column: Any, field: Any) -> Any:
+    """A column that is kept as an array of the type that its first piece had."""
+    import pyarrow
+
+    if not hasattr(column, "type"):
+        return pyarrow.array(column, field.type)
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except pyarrow.ArrowException as error:
+        raise ValueError(
+            f"column {field.name!r} is of type {field.type} in one file and {column.type} in "
+            f"another, and cannot be kept: {error}"
+        ) from None
+
+
+PARQUET = TableFormat("Parquet", ENDINGS, b"PAR1", False, parquet_table, parquet_writer)

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import Array
-from manygp.tables.base import BATCH_ROWS, Batch, TableFile, refuse_repeated
+from manygp.tables.base import Batch, TableFile, refuse_repeated
 from manygp.tables.columns import Column, Refusal, encode_column
-from manygp.tables.reading import open_table
+from manygp.tables.formats import open_table
 from manygp.tables.survey import (
     KIND_WORDS,
     Finding,
@@ -28,7 +28,7 @@ from manygp.tables.values import as_moments
 TRAINING_PIECE_ROWS = 2**13
 
 
-class Chosen(NamedTuple):
+class ColumnRoles(NamedTuple):
     """The columns of a training table that matter.
 
     Attributes
@@ -77,7 +77,7 @@ class TrainingTable(NamedTuple):
 
 
 def read_training(
-    path: str | PathLike[str], chosen: Chosen, *, decimal: str = ".", missing: str = "fill"
+    path: str | PathLike[str], roles: ColumnRoles, *, decimal: str = ".", missing: str = "fill"
 ) -> TrainingTable:
     """Read a table of training rows; rows without a target are left out.
 
@@ -87,54 +87,54 @@ def read_training(
     Parameters
     ----------
     path : path
-    chosen : Chosen
+    roles : ColumnRoles
     decimal : {".", ","}
         What stands before the decimals of a number in CSV.
     missing : {"fill", "error"}
         Whether missing values of X are left for the encoder to fill, or refused.
     """
     table = open_table(path, decimal)
-    names = input_names(table, chosen)
-    every = [*names, *chosen.apart]
+    names = input_names(table, roles)
+    every = [*names, *roles.apart]
     survey, store = Survey(every), _Store(every)
-    with naming(table):
+    with naming_file(table):
         for batch in table.batches(every, TRAINING_PIECE_ROWS):
             store.add(batch, survey.add(batch))
         findings = survey.findings()
-        problems = problems_of(findings, missing, chosen.target)
-        problems += _noise_problems(findings, chosen.noise)
+        problems = problems_of(findings, missing, roles.target)
+        problems += _noise_problems(findings, roles.noise)
         if problems:
             raise Problems(problems)
     mixed = store.mixed(findings)
     if mixed:
         _read_again(table, store, mixed)
-    return _assembled(store, findings, names, chosen)
+    return _assembled(store, findings, names, roles)
 
 
 def survey_table(
-    path: str | PathLike[str], chosen: Chosen, *, decimal: str = "."
+    path: str | PathLike[str], roles: ColumnRoles, *, decimal: str = "."
 ) -> tuple[list[Finding], int]:
     """What the columns of X and the target hold, and the number of rows."""
     table = open_table(path, decimal)
-    survey, n_rows = Survey([*input_names(table, chosen), *chosen.apart]), 0
+    survey, n_rows = Survey([*input_names(table, roles), *roles.apart]), 0
     for batch in table.batches(survey.columns, TRAINING_PIECE_ROWS):
         survey.add(batch)
         n_rows += batch.n_rows
     return survey.findings(), n_rows
 
 
-def input_names(table: TableFile, chosen: Chosen) -> list[str]:
+def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     """Names of the columns of X."""
-    target, columns = chosen.target, chosen.columns
-    for name in (*chosen.apart, *(columns or ()), *chosen.drop):
+    target, columns = roles.target, roles.columns
+    for name in (*roles.apart, *(columns or ()), *roles.drop):
         table.check_column(name)
-    for name in chosen.apart:
+    for name in roles.apart:
         if columns is not None and name in columns:
             what = "target" if name == target else "noise"
             raise ValueError(f"the {what} {name!r} is also one of the columns to learn it from")
     refuse_repeated("of the chosen columns", columns or ())
     names = table.names if columns is None else columns
-    found = [name for name in names if name not in chosen.apart and name not in chosen.drop]
+    found = [name for name in names if name not in roles.apart and name not in roles.drop]
     if not found:
         raise ValueError(f"{table.path}: no column is left to learn {target!r} from")
     return found
@@ -197,19 +197,19 @@ def _read_again(table: TableFile, store: _Store, names: list[str]) -> None:
 
 
 def _assembled(
-    store: _Store, findings: Sequence[Finding], names: Sequence[str], chosen: Chosen
+    store: _Store, findings: Sequence[Finding], names: Sequence[str], roles: ColumnRoles
 ) -> TrainingTable:
     kinds = {one.name: one.kind for one in findings}
-    columns = {name: store.column(name, kinds[name]) for name in (*names, *chosen.apart)}
-    y = columns.pop(chosen.target)
-    noise = None if chosen.noise is None else columns.pop(chosen.noise)
+    columns = {name: store.column(name, kinds[name]) for name in (*names, *roles.apart)}
+    y = columns.pop(roles.target)
+    noise = None if roles.noise is None else columns.pop(roles.noise)
     known = ~np.isnan(y)
     n_dropped = int(len(y) - known.sum())
     if n_dropped:
         columns = {name: values[known] for name, values in columns.items()}
         y, noise = y[known], None if noise is None else noise[known]
     rows = Batch(0, columns, None, store.categorical & set(names))
-    return TrainingTable(rows, y, chosen.target, noise, n_dropped)
+    return TrainingTable(rows, y, roles.target, noise, n_dropped)
 
 
 def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Problem]:
@@ -227,18 +227,6 @@ def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Prob
     return found
 
 
-def read_rows(
-    path: str | PathLike[str],
-    columns: Sequence[str],
-    batch_rows: int = BATCH_ROWS,
-    *,
-    decimal: str = ".",
-) -> tuple[TableFile, Iterator[Batch]]:
-    """A table, and pieces of some of its columns."""
-    table = open_table(path, decimal)
-    return table, table.batches(columns, batch_rows)
-
-
 def targets_of(batch: Batch, target: str) -> Array:
     """The targets of a batch (N,), NaN where they are missing."""
     try:
@@ -248,7 +236,7 @@ def targets_of(batch: Batch, target: str) -> Array:
 
 
 @contextmanager
-def naming(table: TableFile) -> Iterator[None]:
+def naming_file(table: TableFile) -> Iterator[None]:
     """Name the file in which a value is refused."""
     try:
         yield
