@@ -921,9 +921,9 @@ main(sys.argv[1:], prog_name="manygp")
 SLOW_PREDICT = """
 import functools, sys, time
 from manygp.model import FittedModel
-from manygp.tables import training_rows
+from manygp.tables.base import TableFile
 from manygp.cli import main
-training_rows.read_rows = functools.partial(training_rows.read_rows, batch_rows=10)
+TableFile.batches = functools.partialmethod(TableFile.batches, batch_rows=10)
 predict, done = FittedModel.predict, []
 def slow(*arguments, **named):
     if len(done) == 3:
@@ -1107,11 +1107,10 @@ def tiny(tmp_path_factory):
 
 MEASURED = f"""{PEAK_BYTES}
 import functools, sys
-from manygp.tables import training_rows
+from manygp.tables.base import TableFile
 from manygp.cli import main
 batch_rows, *arguments = sys.argv[1:]
-read_rows = training_rows.read_rows
-training_rows.read_rows = functools.partial(read_rows, batch_rows=int(batch_rows))
+TableFile.batches = functools.partialmethod(TableFile.batches, batch_rows=int(batch_rows))
 main(arguments, standalone_mode=False)
 print(peak_bytes())
 """

@@ -30,6 +30,7 @@ from manygp.cli.options import (
     naming_full_disk,
     print_scores,
     read_kernel,
+    read_label,
     read_levels,
     report_option,
     require_place,
@@ -39,7 +40,6 @@ from manygp.cli.options import (
     unknown_option,
 )
 from manygp.cli.report import write_page
-from manygp.paper import LABELS
 from manygp.runtime.progress import shown
 from manygp.runtime.words import counted, duration, safe
 from manygp.trend.registry import trend_names
@@ -58,48 +58,50 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 @click.command()
 @click.argument("data", type=DATA)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
-@click.option("-o", "--output", type=NEW_FILE, default=None,
+@click.option(
+    "-o",
+    "--output",
+    type=NEW_FILE,
     help="Model file to write [default: the name of DATA, ending in .manygp, in this folder].",
-)  # fmt: skip
+)
 @columns_option
 @drop_option
 @click.option("--encode", is_flag=True, hidden=True, expose_value=False, help="Always so now.")
 @decimal_option
 @missing_option
-@click.option("--noise-column", metavar="COLUMN", default=None, help="Known noise variance of "
-    "each target, in the square of its units.")  # fmt: skip
-@click.option("--scale/--no-scale", "scale", default=None, help="Whether to scale columns to "
-    "[0, 1] [default: unless --kernel is given].")  # fmt: skip
+@click.option(
+    "--noise-column",
+    metavar="COLUMN",
+    help="Known noise variance of each target, in the square of its units.",
+)
+@click.option(
+    "--scale/--no-scale",
+    "scale",
+    default=None,
+    help="Whether to scale columns to [0, 1] [default: unless --kernel is given].",
+)
 @click.option(
     "--points-per-expert",
     type=click.IntRange(1),
-    default=None,
     help="Rows of an expert; more take longer [default: 200].",
 )
 @click.option(
     "--label",
-    type=click.Choice(list(LABELS)),
-    default=None,
+    callback=read_label,
     metavar="LABEL",
     help="A model of the paper instead of the default one, such as bt-ent-c.",
 )
 @click.option(
-    "--kernel",
-    metavar="TEXT",
-    default=None,
-    callback=read_kernel,
-    help="Such as 'Matern(nu=1.5) + White()'.",
+    "--kernel", metavar="TEXT", callback=read_kernel, help="Such as 'Matern(nu=1.5) + White()'."
 )
 @click.option(
     "--trend",
     type=click.Choice(trend_names()),
-    default=None,
     help="What holds everywhere, under the experts [default: auto].",
 )
 @click.option(
     "--time-budget",
     type=click.FloatRange(0),
-    default=None,
     metavar="SECONDS",
     help="How long the fit may take; it then tries what it has time for.",
 )
@@ -120,24 +122,21 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False, path_type=Path),
-    default=None,
     help="Folder in which finished experts are kept: after a crash the same command goes on.",
 )
 @click.option(
     "--work-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    default=None,
     help="Folder in which the rows of a large DATA are sorted, with room for them twice; after a "
     "crash the same command goes on [default: that of --checkpoint, or a temporary one].",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    default=None,
     help="Dask scheduler whose workers fit a large DATA, such as tcp://host:8786; all of them see "
     "DATA and --work-dir.",
 )
-@click.option("--report", type=NEW_FILE, default=None, help="HTML page about the model to write.")
+@click.option("--report", type=NEW_FILE, help="HTML page about the model to write.")
 @as_json
 def fit(
     data: Path,
@@ -342,19 +341,24 @@ def _fit_facts(
 @click.command()
 @click.argument("model", type=FILE)
 @click.argument("data", type=DATA)
-@click.option("-o", "--output", type=File(dir_okay=False, allow_dash=True), default="-",
-    help="CSV (also .gz) or Parquet file to write [default: CSV to standard output].")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    type=File(dir_okay=False, allow_dash=True),
+    default="-",
+    help="CSV (also .gz) or Parquet file to write [default: CSV to standard output].",
+)
 @coverage_option
 @click.option(
     "--quantiles",
     callback=read_levels,
-    default=None,
     metavar="LEVELS",
     help="Quantiles to add, such as 0.05,0.5,0.95.",
 )
 @names_option("--keep", help="Columns of DATA to copy to the answers, such as id,name.")
-@click.option("--digits", type=click.IntRange(1, 17), default=None,
-    help="Significant digits to write [default: all].")  # fmt: skip
+@click.option(
+    "--digits", type=click.IntRange(1, 17), help="Significant digits to write [default: all]."
+)
 @decimal_option
 @missing_option
 @unknown_option

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -50,6 +51,15 @@ def read_kernel(context: object, parameter: object, value: str | None) -> Kernel
         raise click.BadParameter(str(error)) from None
 
 
+def read_label(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """The label of one of the paper's models."""
+    from manygp.paper import LABELS
+
+    return value and click.Choice(list(LABELS)).convert(value, parameter, context)
+
+
 def read_levels(context: object, parameter: object, value: str | None) -> tuple[float, ...]:
     """Levels of quantiles: numbers between 0 and 1, separated by commas."""
     try:
@@ -88,26 +98,22 @@ decimal_option = click.option(
     show_default=True,
     help="What stands before the decimals of a number in CSV.",
 )
-missing_option = click.option(
-    "--missing",
-    type=click.Choice(["fill", "error"]),
-    default="fill",
-    show_default=True,
-    help="Fill missing values in, with a std that knows it, or refuse them.",
+policy_option = partial(
+    click.option, type=click.Choice(["fill", "error"]), default="fill", show_default=True
 )
-unknown_option = click.option(
+missing_option = policy_option(
+    "--missing", help="Fill missing values in, with a std that knows it, or refuse them."
+)
+unknown_option = policy_option(
     "--unknown",
-    type=click.Choice(["fill", "error"]),
-    default="fill",
-    show_default=True,
     help="Answer for categories that fit has not seen, with a larger std, or refuse them.",
 )
 NEW_FILE = File(dir_okay=False, path_type=Path)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for a machine.")
 target_option = click.option(
-    "--target", default=None, metavar="COLUMN", help="The true values [default: that of fit]."
+    "--target", metavar="COLUMN", help="The true values [default: that of fit]."
 )
-report_option = click.option("--report", type=NEW_FILE, default=None, help="HTML page to write.")
+report_option = click.option("--report", type=NEW_FILE, help="HTML page to write.")
 coverage_option = click.option(
     "--coverage",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),

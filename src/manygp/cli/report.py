@@ -33,8 +33,12 @@ if TYPE_CHECKING:  # else imported by the command: help should be quick
 @click.command()
 @click.argument("model", type=FILE)
 @click.argument("data", type=DATA)
-@click.option("-o", "--output", type=NEW_FILE, default=None,
-    help="HTML page to write [default: MODEL with .html at its end].")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    type=NEW_FILE,
+    help="HTML page to write [default: MODEL with .html at its end].",
+)
 @target_option
 @coverage_option
 @decimal_option

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from manygp.arrays import Array
 from manygp.inputs import LARGEST
 from manygp.runtime.files import replacing
-from manygp.tables.parquet_files import from_arrow, is_numeric, open_parquet, parquet_paths
+from manygp.tables.parquet_files import from_arrow, open_parquet, parquet_paths, require_numbers
 
 # Rows of a block that are in memory at a time.
 PIECE_ROWS = 2**17
@@ -146,25 +146,11 @@ def parquet_blocks(
     blocks, sizes = [], []
     for one in parquet_paths(Path(path)):
         with open_parquet(one) as file:
-            _check_types(one, file.schema_arrow, columns)
+            remedy = "more rows than fit into memory must be numbers: leave it out"
+            require_numbers(one, file.schema_arrow, columns, remedy)
             first = 0
             for group in range(file.metadata.num_row_groups):
                 blocks.append(ParquetBlock(str(one), group, tuple(columns), first))
                 sizes.append(file.metadata.row_group(group).num_rows)
                 first += sizes[-1]
     return blocks, sizes
-
-
-def _check_types(path: Path, schema: Any, columns: Sequence[str]) -> None:
-    """Refuse columns that are not there, or hold no numbers."""
-    from pyarrow import types
-
-    for name in columns:
-        if name not in schema.names:
-            raise ValueError(f"{path} has no column {name!r}, which other files have")
-        kind = schema.field(name).type
-        if not (is_numeric(kind) or types.is_boolean(kind)):
-            raise ValueError(
-                f"{path}: column {name!r} is of type {kind}, and more rows than fit a sample must "
-                "be numbers; leave the column out, or encode it first"
-            )

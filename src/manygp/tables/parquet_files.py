@@ -206,18 +206,16 @@ def read_parquet(
     columns : sequence of str, optional
         The columns of X, in this order; by default all but the target.
     """
-    table = parquet_table(Path(path))
     if columns is None:
-        columns = [name for name in table.names if name != target]
-    pieces = _number_pieces(table, [*columns, target], BATCH_ROWS)
-    n_rows = count_rows(table.path)
-    X, y = np.empty((n_rows, len(columns))), np.empty(n_rows)
-    start = 0
+        columns = [name for name in parquet_table(Path(path)).names if name != target]
+    pieces = parquet_batches(path, [*columns, target])
+    rows = np.empty((count_rows(Path(path)), len(columns)))
+    y, start = np.empty(len(rows)), 0
     for piece in pieces:
         end = start + len(piece)
-        X[start:end], y[start:end] = piece[:, :-1], piece[:, -1]
+        rows[start:end], y[start:end] = piece[:, :-1], piece[:, -1]
         start = end
-    return NumericTable(X, y, tuple(columns))
+    return NumericTable(rows, y, tuple(columns))
 
 
 def parquet_batches(
@@ -230,44 +228,45 @@ def parquet_batches(
     path : path
         A file, or a folder of files.
     columns : sequence of str, optional
-        The columns of a piece; by default all.
+        The columns of a piece, of numbers or bools; by default all.
     batch_rows : int
         The largest number of rows of a piece.
     """
     table = parquet_table(Path(path))
-    return _number_pieces(table, list(table.names if columns is None else columns), batch_rows)
+    names = tuple(table.names if columns is None else columns)
+    if not names:
+        raise ValueError(f"{path}: name at least one column to read")
+    for name in names:
+        table.check_column(name)
+    for one in parquet_paths(table.path):
+        with open_parquet(one) as file:
+            require_numbers(one, file.schema_arrow, names, "leave it out of `columns`")
+    return (_stacked(batch) for batch in table.pieces(names, (), batch_rows))
 
 
-def _number_pieces(table: TableFile, columns: Sequence[str], batch_rows: int) -> Iterator[Array]:
-    """Pieces (N, d) of columns of numbers or bools; others are refused before reading."""
+def require_numbers(path: Path, schema: Any, columns: Sequence[str], remedy: str) -> None:
+    """Refuse columns of a file that are not there, or hold neither numbers nor bools."""
     from pyarrow import types
 
-    if not columns:
-        raise ValueError(f"{table.path}: name at least one column to read")
     for name in columns:
-        table.check_column(name)
-    for path in parquet_paths(table.path):
-        with open_parquet(path) as file:
-            kinds = {name: file.schema_arrow.field(name).type for name in columns}
-        for name, kind in kinds.items():
-            if not (is_numeric(kind) or types.is_boolean(kind)):
-                raise ValueError(
-                    f"{path}: column {name!r} is of type {kind}, not a number; leave it out of "
-                    "`columns`, or encode it first"
-                )
-    pieces = table.pieces(tuple(columns), (), batch_rows)
-    return (_stacked(batch, columns) for batch in pieces)
+        if name not in schema.names:
+            raise ValueError(f"{path} has no column {name!r}, which other files have")
+        kind = schema.field(name).type
+        if not (is_numeric(kind) or types.is_boolean(kind)):
+            raise ValueError(
+                f"{path}: column {name!r} is of type {kind}, not a number; {remedy}, or encode it "
+                "first"
+            )
 
 
-def _stacked(batch: Batch, columns: Sequence[str]) -> Array:
-    piece = np.empty((batch.n_rows, len(columns)))
-    for j, name in enumerate(columns):
-        missing = is_missing(batch.columns[name])
+def _stacked(batch: Batch) -> Array:
+    """The columns of a batch side by side (N, d); missing values are refused."""
+    for name, values in batch.columns.items():
+        missing = is_missing(values)
         if missing.any():
             place = batch.place(int(missing.argmax()))
             raise ValueError(f"column {name!r} has no value in {place}; drop or fill it")
-        piece[:, j] = batch.columns[name]
-    return piece
+    return np.column_stack([np.asarray(one, dtype=np.float64) for one in batch.columns.values()])
 
 
 @contextmanager

@@ -14,14 +14,7 @@ from manygp.arrays import Array
 from manygp.tables.base import Batch, TableFile, refuse_repeated
 from manygp.tables.columns import Column, Refusal, encode_column
 from manygp.tables.formats import open_table
-from manygp.tables.survey import (
-    KIND_WORDS,
-    Finding,
-    Problem,
-    Problems,
-    Survey,
-    problems_of,
-)
+from manygp.tables.survey import KIND_WORDS, Finding, Problem, Problems, Survey, problems_of
 from manygp.tables.values import as_moments
 
 # Training rows are read in small pieces, whose text stays in the cache of the processor.
