@@ -30,7 +30,6 @@ from manygp.cli.options import (
     naming_full_disk,
     print_scores,
     read_kernel,
-    read_label,
     read_levels,
     report_option,
     require_place,
@@ -40,6 +39,7 @@ from manygp.cli.options import (
     unknown_option,
 )
 from manygp.cli.report import write_page
+from manygp.paper import LABELS
 from manygp.runtime.progress import shown
 from manygp.runtime.words import counted, duration, safe
 from manygp.trend.registry import trend_names
@@ -87,7 +87,7 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 )
 @click.option(
     "--label",
-    callback=read_label,
+    type=click.Choice(list(LABELS)),
     metavar="LABEL",
     help="A model of the paper instead of the default one, such as bt-ent-c.",
 )

@@ -51,15 +51,6 @@ def read_kernel(context: object, parameter: object, value: str | None) -> Kernel
         raise click.BadParameter(str(error)) from None
 
 
-def read_label(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> str | None:
-    """The label of one of the paper's models."""
-    from manygp.paper import LABELS
-
-    return value and click.Choice(list(LABELS)).convert(value, parameter, context)
-
-
 def read_levels(context: object, parameter: object, value: str | None) -> tuple[float, ...]:
     """Levels of quantiles: numbers between 0 and 1, separated by commas."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +50,16 @@ class ParquetBlock(NamedTuple):
                 PIECE_ROWS, row_groups=[self.group], columns=list(self.columns)
             )
             for batch in batches:
-                columns = [from_arrow(batch.column(name)) for name in self.columns]
-                yield np.column_stack([np.asarray(one, dtype=float) for one in columns])
+                yield np.column_stack([self._numbers(batch, name) for name in self.columns])
+
+    def _numbers(self, batch: Any, name: str) -> Array:
+        values = from_arrow(batch.column(name))
+        if values.dtype.kind == "O":
+            raise ValueError(
+                f"{self.path}: column {name!r} has integers of more digits than a number can "
+                "hold, as ids have; leave the column out"
+            )
+        return np.asarray(values, dtype=float)
 
     @property
     def place(self) -> str:

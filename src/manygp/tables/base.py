@@ -65,7 +65,7 @@ class Batch(NamedTuple):
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(next(iter(self.columns.values())))
+        return len(next(iter((*self.columns.values(), *self.kept))))
 
     @property
     def dtypes(self) -> list[np.dtype[Any]]:

@@ -121,6 +121,8 @@ def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     target, columns = roles.target, roles.columns
     for name in (*roles.apart, *(columns or ()), *roles.drop):
         table.check_column(name)
+    if roles.noise == target:
+        raise ValueError(f"{target!r} cannot be both the target and the column of its noise")
     for name in roles.apart:
         if columns is not None and name in columns:
             what = "target" if name == target else "noise"
