@@ -7,7 +7,7 @@ import pytest
 
 from manygp.tables import ColumnRoles, open_table, read_training, survey_table
 from manygp.tables.survey import MOST_ONE_HOT
-from manygp.tables.values import kind_of
+from manygp.tables.values import as_days, kind_of
 
 N = 60
 
@@ -231,3 +231,75 @@ def test_numbers_written_with_repr_arrive_bit_for_bit(save, seed):
     table = read_training(path, ColumnRoles("y"))
     assert table.rows.columns["a"].tobytes() == values[0].tobytes()
     assert table.y.tobytes() == values[1].tobytes()
+
+
+CODES = "zip,n,y\n" + "".join(f"{i % 7 * 500:05},{i % 9},{i}\n" for i in range(60))
+
+
+def test_digits_with_leading_zeros_are_categories(tmp_path, monkeypatch):
+    monkeypatch.setattr("manygp.tables.training_rows.TRAINING_PIECE_ROWS", 7)
+    data = tmp_path / "codes.csv"
+    late = CODES.replace("00000", "7").replace("00500", "8")  # numbers, in the first pieces
+    for text, first in ((CODES, "00000"), (late, "7")):
+        data.write_text(text)
+        table = read_training(data, ColumnRoles("y"))
+        assert table.rows.categorical == {"zip"}
+        assert table.rows.columns["zip"][0] == first
+        assert table.rows.columns["n"].dtype == float
+
+
+def test_what_columns_hold_can_be_said(tmp_path):
+    data = tmp_path / "codes.csv"
+    data.write_text(CODES)
+    table = read_training(data, ColumnRoles("y", categories=["n"], numbers=["zip"]))
+    assert table.rows.categorical == {"n"}
+    assert table.rows.columns["zip"][:2].tolist() == [0.0, 500.0]
+    with pytest.raises(ValueError, match="no column 'zap'; did you mean 'zip'"):
+        read_training(data, ColumnRoles("y", categories=["zap"]))
+    with pytest.raises(ValueError, match="more than one of the columns of a known kind"):
+        read_training(data, ColumnRoles("y", categories=["n"], numbers=["n"]))
+    data.write_text(CODES.replace("00500", "x"))
+    with pytest.raises(ValueError, match="'zip': 9 of 60 values are not a number, first 'x'"):
+        read_training(data, ColumnRoles("y", numbers=["zip"]))
+
+
+def test_a_target_with_leading_zeros_is_a_number(tmp_path):
+    data = tmp_path / "codes.csv"
+    data.write_text(CODES)
+    assert read_training(data, ColumnRoles("zip")).y[:2].tolist() == [0.0, 500.0]
+
+
+def test_digits_of_a_text_type_are_categories(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pyarrow = pytest.importorskip("pyarrow")
+    polars = pytest.importorskip("polars")
+    from manygp.tables import TableEncoder
+
+    words = ["501", "502", "9007199254740993"] * 5
+    for table in (
+        pandas.DataFrame({"zip": words}),
+        pandas.DataFrame({"zip": pandas.Series(words, dtype=object)}),
+        pandas.DataFrame({"zip": pandas.Series(words, dtype="string")}),
+        polars.DataFrame({"zip": words}),
+        pyarrow.table({"zip": words}),
+    ):
+        encoder = TableEncoder().fit(table, np.arange(15.0))
+        assert encoder.columns_[0].categories == tuple(sorted(set(words)))
+    pyarrow.parquet.write_table(pyarrow.table({"zip": words, "y": range(15)}), tmp_path / "t.pq")
+    assert read_training(tmp_path / "t.pq", ColumnRoles("y")).rows.categorical == {"zip"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Nov 20 2009", "November 20, 2009", "20 nov 2009", "20-Nov-2009", "Nov. 20 2009 00:00",
+     "20 November 2009 00:00:00"],
+)  # fmt: skip
+def test_a_month_may_be_a_word(text):
+    assert kind_of(text) == "date"
+    values = np.array([text, "2009-11-20", ""], dtype=object)
+    np.testing.assert_array_equal(np.diff(as_days(values)), [0.0, np.nan])
+
+
+@pytest.mark.parametrize("text", ["Nov 31 2009", "Nov 2009", "May", "20 Nox 2009", "Nov 20 09"])
+def test_other_words_are_no_months(text):
+    assert kind_of(text) == "text"

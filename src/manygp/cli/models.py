@@ -20,6 +20,7 @@ from manygp.cli.options import (
     NEW_FILE,
     File,
     as_json,
+    category_option,
     columns_option,
     coverage_option,
     data_file,
@@ -28,6 +29,7 @@ from manygp.cli.options import (
     missing_option,
     names_option,
     naming_full_disk,
+    number_option,
     print_scores,
     read_kernel,
     read_levels,
@@ -66,6 +68,8 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 )
 @columns_option
 @drop_option
+@category_option
+@number_option
 @click.option("--encode", is_flag=True, hidden=True, expose_value=False, help="Always so now.")
 @decimal_option
 @missing_option
@@ -144,6 +148,8 @@ def fit(
     output: Path | None,
     columns: tuple[str, ...],
     drop: tuple[str, ...],
+    category: tuple[str, ...],
+    number: tuple[str, ...],
     decimal: str,
     missing: str,
     noise_column: str | None,
@@ -198,7 +204,7 @@ def fit(
         estimator = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
         encoder = TableEncoder(missing=missing, random_state=random_state % 2**32)
         estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state, columns=encoder)
-        roles = ColumnRoles(target, columns or None, drop, noise_column)
+        roles = ColumnRoles(target, columns or None, drop, noise_column, category, number)
         folder = work_dir or checkpoint
         source = Source(data, roles, folder)
         told.begin("reading")
@@ -552,6 +558,8 @@ def evaluate(
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
 @columns_option
 @drop_option
+@category_option
+@number_option
 @decimal_option
 @missing_option
 @as_json
@@ -560,6 +568,8 @@ def check(
     target: str,
     columns: tuple[str, ...],
     drop: tuple[str, ...],
+    category: tuple[str, ...],
+    number: tuple[str, ...],
     decimal: str,
     missing: str,
     as_json: bool,
@@ -576,7 +586,7 @@ def check(
     from manygp.tables.survey import problems_of
     from manygp.tables.training_rows import ColumnRoles, survey_table
 
-    roles = ColumnRoles(target, columns or None, drop)
+    roles = ColumnRoles(target, columns or None, drop, None, category, number)
     with data_file(data) as path, shown(verbose=sys.stderr.isatty()) as told:
         told.begin("reading")
         findings, n_rows = survey_table(path, roles, decimal=decimal)

@@ -82,6 +82,12 @@ columns_option = names_option(
     "--column", "columns", help="Learn from these columns, such as a,b [default: all others]."
 )
 drop_option = names_option("--drop", help="Do not learn from these columns, such as id,name.")
+category_option = names_option(
+    "--category", help="These columns hold categories, also where they look like numbers."
+)
+number_option = names_option(
+    "--number", help="These columns hold numbers, also where they look like codes, as 007."
+)
 decimal_option = click.option(
     "--decimal",
     type=click.Choice([".", ","]),

@@ -49,6 +49,8 @@ class Batch(NamedTuple):
         The line of the file at which each row starts, if the file is text.
     categorical : frozenset of str
         Columns whose type says that they hold categories, also where these look like numbers.
+    text : frozenset of str
+        Columns whose type says that they hold text: what looks like a number there is a code.
     first : int
         How messages count the first row of the table: 1, but 0 of a table of Python.
     kept : tuple of columns
@@ -61,6 +63,7 @@ class Batch(NamedTuple):
     categorical: frozenset[str] = frozenset()
     first: int = 1
     kept: tuple[Any, ...] = ()
+    text: frozenset[str] = frozenset()
 
     @property
     def n_rows(self) -> int:

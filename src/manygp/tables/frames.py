@@ -28,7 +28,9 @@ def as_batch(X: Any) -> Batch | None:
         raise ValueError(f"X has {len(values)} columns and no rows, and at least one is required")
     pairs = list(zip(names, values, strict=True))
     categorical = frozenset(name for name, one in pairs if _is_categorical(one))
-    return Batch(0, {name: read(name, one) for name, one in pairs}, None, categorical, first=0)
+    columns = {name: read(name, one) for name, one in pairs}
+    text = frozenset(name for name, one in pairs if _is_text(one))
+    return Batch(0, columns, None, categorical, first=0, text=text)
 
 
 def _named_columns(X: Any) -> tuple[list[str], list[Any], Callable[..., Any]] | None:
@@ -48,6 +50,15 @@ def _is_categorical(column: Any) -> bool:
     """Whether a column says by its type that it holds categories."""
     kind = str(getattr(column, "dtype", getattr(column, "type", ""))).lower()
     return kind.startswith(("category", "categorical", "enum", "dictionary"))
+
+
+def _is_text(column: Any) -> bool:
+    """Whether a column holds text by its type, or is one of objects that are all text."""
+    kind = str(getattr(column, "dtype", getattr(column, "type", ""))).lower()
+    if kind == "object":
+        present = column[column.notna()] if hasattr(column, "notna") else column.drop_nulls()
+        return all(isinstance(value, str) for value in present)
+    return kind.startswith(("str", "string", "large_string"))
 
 
 def needs_encoding(batch: Batch) -> bool:
@@ -88,7 +99,9 @@ def numbers_of(
 def _lose_digits(values: npt.NDArray[Any]) -> bool:
     """Whether integers are among numbers that may be others as floats."""
     if values.dtype.kind == "O":
-        return any(v % 1 == 0 and abs(v) >= EXACT_INTEGERS for v in values if not isinstance(v, float))
+        return any(
+            v % 1 == 0 and abs(v) >= EXACT_INTEGERS for v in values if not isinstance(v, float)
+        )
     if values.dtype.kind not in "iu" or not len(values):
         return False
     return max(abs(int(values.min())), abs(int(values.max()))) >= EXACT_INTEGERS

@@ -121,11 +121,11 @@ def _parquet_pieces(
                     f"{path}: column {name!r} is of type {kind}, not a number, text or a date; "
                     "leave it out"
                 )
+        kinds = {name: file.schema_arrow.field(name).type for name in columns}
         categorical = frozenset(
-            name
-            for name in columns
-            if pyarrow.types.is_dictionary(file.schema_arrow.field(name).type)
+            n for n, kind in kinds.items() if pyarrow.types.is_dictionary(kind)
         )
+        text = frozenset(name for name, kind in kinds.items() if _is_text(kind))
         start = 0
         names = list(dict.fromkeys([*columns, *kept]))
         batches = file.iter_batches(bounded_rows(batch_rows, len(names)), columns=names)
@@ -134,7 +134,7 @@ def _parquet_pieces(
                 if batch.num_rows:
                     arrays = {name: from_arrow(batch.column(name)) for name in columns}
                     copies = tuple(batch.column(name) for name in kept)
-                    yield Batch(start, arrays, None, categorical, kept=copies)
+                    yield Batch(start, arrays, None, categorical, kept=copies, text=text)
                     start += batch.num_rows
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise ValueError(

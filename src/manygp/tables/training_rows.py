@@ -34,12 +34,25 @@ class ColumnRoles(NamedTuple):
         Columns to leave out.
     noise : str, optional
         The column of known noise variances; it holds numbers.
+    categories, numbers : sequences of str
+        Columns that hold categories, or numbers, whatever they look like.
     """
 
     target: str
     columns: Sequence[str] | None = None
     drop: Sequence[str] = ()
     noise: str | None = None
+    categories: Sequence[str] = ()
+    numbers: Sequence[str] = ()
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What is known about what columns hold, for a `Survey`."""
+        return {
+            **dict.fromkeys(self.categories, "category"),
+            **dict.fromkeys(self.numbers, "number"),
+            **dict.fromkeys(self.apart, "target"),
+        }
 
     @property
     def apart(self) -> list[str]:
@@ -89,7 +102,7 @@ def read_training(
     table = open_table(path, decimal)
     names = input_names(table, roles)
     every = [*names, *roles.apart]
-    survey, store = Survey(every), _Store(every)
+    survey, store = Survey(every, roles.kinds), _Store(every)
     with naming_file(table):
         for batch in table.batches(every, TRAINING_PIECE_ROWS):
             store.add(batch, survey.add(batch))
@@ -109,7 +122,7 @@ def survey_table(
 ) -> tuple[list[Finding], int]:
     """What the columns of X and the target hold, and the number of rows."""
     table = open_table(path, decimal)
-    survey, n_rows = Survey([*input_names(table, roles), *roles.apart]), 0
+    survey, n_rows = Survey([*input_names(table, roles), *roles.apart], roles.kinds), 0
     for batch in table.batches(survey.columns, TRAINING_PIECE_ROWS):
         survey.add(batch)
         n_rows += batch.n_rows
@@ -119,8 +132,10 @@ def survey_table(
 def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     """Names of the columns of X."""
     target, columns = roles.target, roles.columns
-    for name in (*roles.apart, *(columns or ()), *roles.drop):
+    known = (*roles.categories, *roles.numbers)
+    for name in (*roles.apart, *(columns or ()), *roles.drop, *known):
         table.check_column(name)
+    refuse_repeated("of the columns of a known kind", known)
     if roles.noise == target:
         raise ValueError(f"{target!r} cannot be both the target and the column of its noise")
     for name in roles.apart:
@@ -140,12 +155,10 @@ class _Store:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.pieces: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in columns}
-        self.categorical: frozenset[str] = frozenset()
         self._once: dict[str, dict[Any, Any]] = {name: {} for name in columns}
 
     def add(self, batch: Batch, numbers: dict[str, Array]) -> None:
         """Keep a batch, of which some columns are numbers."""
-        self.categorical |= batch.categorical
         for name, pieces in self.pieces.items():
             values = numbers.get(name, batch.columns[name])
             if values.dtype.kind == "O":
@@ -203,7 +216,8 @@ def _assembled(
     if n_dropped:
         columns = {name: values[known] for name, values in columns.items()}
         y, noise = y[known], None if noise is None else noise[known]
-    rows = Batch(0, columns, None, store.categorical & set(names))
+    categories = frozenset(name for name in names if kinds[name] == "category")
+    rows = Batch(0, columns, None, categories)
     return TrainingTable(rows, y, roles.target, noise, n_dropped)
 
 
