@@ -59,7 +59,8 @@ def test_a_new_format_is_one_record_and_one_line_of_the_registry(tmp_path, monke
     for command in (fit, predict):
         result = CliRunner().invoke(main, [str(one) for one in command])
         assert result.exit_code == 0, result.output
-    answers = [json.loads(line) for line in gzip.open(tmp_path / "out.jsonl.gz")]
+    lines = gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()).splitlines()
+    answers = [json.loads(line) for line in lines]
     assert [one["id"] for one in answers] == [row["id"] for row in rows]
     loaded = manygp.load(tmp_path / "m")
     expected = loaded.predict(read_training(data, ColumnRoles("y", ["a"])).rows)

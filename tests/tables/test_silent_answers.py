@@ -43,7 +43,7 @@ LARGE = [2**53 + 1, None, 3]
     ids=["Int64", "UInt64", "objects", "400 digits", "pyarrow", "polars"],
 )
 def test_integers_that_lose_digits_are_refused_beside_a_missing_value_too(table):
-    with pytest.raises(ValueError, match="column 'id': .*(more digits than|no finite size)"):
+    with pytest.raises(ValueError, match=r"column 'id': .*(more digits than|no finite size)"):
         TableEncoder().fit(table, [1.0, 2.0, 3.0])
 
 

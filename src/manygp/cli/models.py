@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,6 +27,7 @@ from manygp.cli.options import (
     data_file,
     decimal_option,
     drop_option,
+    interval_scores,
     missing_option,
     names_option,
     naming_full_disk,
@@ -40,7 +42,7 @@ from manygp.cli.options import (
     target_option,
     unknown_option,
 )
-from manygp.cli.report import write_page
+from manygp.cli.report import training_rows_among, write_page
 from manygp.paper import LABELS
 from manygp.runtime.progress import shown
 from manygp.runtime.words import counted, duration, safe
@@ -250,6 +252,15 @@ def _left_out_rows(n: int, target: str) -> str:
     return f"{counted(n, 'row')} without a value of {target!r} {verb} left out"
 
 
+def _known_rows(n_known: int, n: int) -> str:
+    """A warning that rows are scored which the model has learned from."""
+    which = f"all {n:,} rows" if n_known == n else f"{n_known:,} of {n:,} rows"
+    return (
+        f"{which} are training rows, which tell nothing about others; score rows that the model "
+        "has not seen (fit prints the scores of training rows, each left out)"
+    )
+
+
 def _write_report(model: FittedModel, report: Path, name: str) -> None:
     from manygp.display.report import write_report
 
@@ -320,7 +331,9 @@ def _fitted_file(estimator: ManyGPRegressor, source: Source, scheduler: str | No
 def _left_out_scores(left_out: tuple[Array, Array, Array]) -> dict[str, float | None]:
     from manygp import metrics
 
-    return {**scores_of(*left_out), "within_90": metrics.coverage(*left_out)}  # mean -+ 1.64 std
+    scores = {**scores_of(*left_out), "within_90": metrics.coverage(*left_out)}
+    # Without its only row a model knows nothing, and is not scored.
+    return scores if len(left_out[0]) > 1 else dict.fromkeys(scores)
 
 
 def trend_name(model: FittedModel) -> str | None:
@@ -389,22 +402,22 @@ def predict(
     manygp predict price.manygp - --quantiles 0.05,0.5,0.95 < new.csv
 
     It writes the columns mean, std, lower and upper, which are the ends of the interval, and one
-    column for each quantile. Columns of DATA are matched by name, and others ignored. DATA may be
-    larger than memory; - is standard input.
+    column for each quantile: q0.05 and q0.95 are the ends of the interval of 90%. Columns of DATA
+    are matched by name, and others ignored. DATA may be larger than memory; - is standard input.
     """  # fmt: skip
     from manygp.cli.table_model import TableModel
     from manygp.tables.formats import check_output
 
-    names = ("mean", "std", "lower", "upper", *(f"q{level:g}" for level in quantiles))
-    if set(keep) & set(names):
-        raise click.UsageError(
-            f"--keep {', '.join(set(keep) & set(names))}: answers have that name"
-        )
+    names = ("mean", "std", "lower", "upper", *(f"q{level!r}" for level in quantiles))
+    twice = [name for name, times in Counter([*keep, *names]).items() if times > 1]
+    if twice:
+        raise click.UsageError(f"the answers would have two columns called {', '.join(twice)}")
     if output != "-":
         require_place(Path(output), model, data)
         _require_format(check_output, output)
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
-    fitted.model.require_coverage(coverage)
+    for share in (coverage, *(abs(2 * level - 1) for level in quantiles if level != 0.5)):
+        fitted.model.require_coverage(share)
     options = AnswerOptions(names, quantiles, coverage, keep, digits)
     with data_file(data) as path:
         counts = _write_answers(fitted, path, output, options, decimal)
@@ -524,8 +537,11 @@ def evaluate(
     manygp evaluate price.manygp test.csv --target price
     manygp evaluate price.manygp test.csv --json --report page.html
 
-    RMSE, NLL, ENCE, CRPS, and two shares of rows: those whose target lies within 1.64 std of the
-    mean, and those whose interval holds it. Rows without a target are left out.
+    RMSE; NLL, ENCE and CRPS of normal distributions with mean and std; log score and CRPS of the
+    predicted distribution; the shares of rows whose target lies within 1.64 std of the mean, and
+    within the interval; the intervals' mean width and score. Rows without a target are left out.
+    Rows that the model has learned from are counted, and scored too: they tell nothing about
+    other rows.
     """  # fmt: skip
     from manygp import metrics
     from manygp.cli.table_model import TableModel
@@ -535,95 +551,25 @@ def evaluate(
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
     fitted.model.require_coverage(coverage)
     with data_file(data) as path:
-        with_rows = report is not None
-        found = fitted.tested(path, target, coverage, decimal=decimal, with_rows=with_rows)
-    y, (mean, std, lower, upper) = found.y, found.answers
-    if found.n_without:
-        told = _left_out_rows(found.n_without, fitted.named_target(target))
+        scored = fitted.tested(path, target, coverage, decimal=decimal, with_rows=True)
+    y, (mean, std, lower, upper) = scored.y, scored.answers
+    if scored.n_without:
+        told = _left_out_rows(scored.n_without, fitted.named_target(target))
         say(f"manygp: {told}", err=True)
+    tested = scored.for_report(coverage, data.name)
+    n_known = int(training_rows_among(fitted, tested).sum())
+    if n_known:
+        say(f"manygp: {_known_rows(n_known, len(y))}", err=True)
     scores = scores_of(y, mean, std)
+    distribution = fitted.model.distribution_of(mean, std)
+    scores["log_score"] = metrics.log_score(y, distribution)
+    scores["crps_of_distribution"] = metrics.crps(y, distribution)
     scores["within_90"] = metrics.coverage(y, mean, std)
-    scores["coverage"] = float(((lower <= y) & (y <= upper)).mean())
+    scores |= interval_scores(y, lower, upper, coverage)
     if report is not None:
-        write_page(fitted, report, found.for_report(coverage, data.name))
+        write_page(fitted, report, tested)
     if as_json:
         facts = {"model": str(model), "data": str(data), "rows": len(y), "level": coverage}
-        click.echo(json.dumps({**facts, **scores}))
+        click.echo(json.dumps({**facts, "training_rows": n_known, **scores}))
         return
     print_scores(scores, f"of {counted(len(y), 'row')} of {data}", coverage)
-
-
-@click.command()
-@click.argument("data", type=DATA)
-@click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
-@columns_option
-@drop_option
-@category_option
-@number_option
-@decimal_option
-@missing_option
-@as_json
-def check(
-    data: Path,
-    target: str,
-    columns: tuple[str, ...],
-    drop: tuple[str, ...],
-    category: tuple[str, ...],
-    number: tuple[str, ...],
-    decimal: str,
-    missing: str,
-    as_json: bool,
-) -> None:
-    """Tell what the columns of a table hold.
-
-    \b
-    manygp check train.csv --target price
-    manygp check train.csv --target price --drop id --json
-
-    And what is wrong with them: all that fit would refuse, before any work. The exit code is 0
-    if nothing is.
-    """  # fmt: skip
-    from manygp.tables.survey import problems_of
-    from manygp.tables.training_rows import ColumnRoles, survey_table
-
-    roles = ColumnRoles(target, columns or None, drop, None, category, number)
-    with data_file(data) as path, shown(verbose=sys.stderr.isatty()) as told:
-        told.begin("reading")
-        findings, n_rows = survey_table(path, roles, decimal=decimal)
-    problems = {one.column: one for one in problems_of(findings, missing, target)}
-    if as_json:
-        described = [
-            {
-                "name": one.name,
-                "kind": one.kind,
-                "missing": one.n_missing,
-                "categories": one.n_categories or None,
-                "problem": problems[one.name].say(command=True) if one.name in problems else None,
-            }
-            for one in findings
-        ]
-        click.echo(json.dumps({"data": str(data), "rows": n_rows, "columns": described}))
-    else:
-        _print_findings(f"{data}: {counted(n_rows, 'row')}", findings, problems)
-    if problems:
-        click.get_current_context().exit(1)
-
-
-def _print_findings(title: str, findings: list[Any], problems: dict[str, Any]) -> None:
-    """A line for each column, and then the problems."""
-    width = min(30, max(len("column"), *(len(safe(one.name)) for one in findings)))
-    say(title)
-    say(f"  {'column':<{width}}  {'holds':<18}{'missing':>9}")
-    for one in findings:
-        holds = one.kind
-        if one.kind == "category":
-            holds = f"{one.n_categories:,} categories"
-        mark = "  <- see below" if one.name in problems else ""
-        say(f"  {safe(one.name):<{width}}  {holds:<18}{one.n_missing:>9,}{mark}")
-    if not problems:
-        say("Nothing is wrong.")
-        return
-    n = len(problems)
-    say(f"{counted(n, 'column')} cannot be used as {'it is' if n == 1 else 'they are'}:")
-    for problem in problems.values():
-        say(f"  {problem.say(command=True)}")

@@ -133,10 +133,31 @@ def scores_of(y: Array, mean: Array, std: Array) -> dict[str, float | None]:
     }
 
 
+def interval_scores(y: Array, lower: Array, upper: Array, level: float) -> dict[str, float]:
+    """Share of targets within intervals, their mean width, and their interval score.
+
+    The score is the width, and what lies outside times 2 / (1 - level).
+    """
+    outside = (lower - y).clip(0) + (y - upper).clip(0)
+    width = float((upper - lower).mean())
+    return {
+        "coverage": float((outside == 0).mean()),
+        "width": width,
+        "interval_score": width + 2 / (1 - level) * float(outside.mean()),
+    }
+
+
 def print_scores(scores: dict[str, float | None], rows: str, level: float = 0.9) -> None:
     """One line for each score of some rows."""
     say(f"Scores {rows}:")
+    price = 2 / (1 - level)
     notes = {
+        "nll": ("NLL", " of a normal distribution"),
+        "crps": ("CRPS", " of a normal distribution"),
+        "log_score": ("log score", " of the predicted distribution"),
+        "crps_of_distribution": ("CRPS", " of the predicted distribution"),
+        "width": ("width", " of the intervals, mean"),
+        "interval_score": ("score", f" of the intervals: width, and misses times {price:.4g}"),
         "within_90": ("90% by std", " within mean -+ 1.64 std (0.9 if errors were normal)"),
         "coverage": ("interval", f" within lower and upper (of {level:.4g})"),
     }

@@ -26,6 +26,9 @@ from manygp.runtime import progress
 from manygp.runtime.words import counted
 
 if TYPE_CHECKING:  # else imported by the command: help should be quick
+    import numpy as np
+    import numpy.typing as npt
+
     from manygp.cli.table_model import TableModel
     from manygp.display.report import Tested
 
@@ -83,15 +86,22 @@ def report(
     say(f"{page}: {shown}")
 
 
+def training_rows_among(fitted: TableModel, tested: Tested) -> npt.NDArray[np.bool_]:
+    """Which of some rows the model has learned from: (N,)."""
+    from manygp.display.report import are_training_rows
+
+    assert tested.X is not None
+    return are_training_rows(fitted.model, tested.X, tested.y)
+
+
 def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
     """Write the page about a model and tested rows, and tell which rows it scores.
 
     Those that the model has learned from are not tested ones.
     """
-    from manygp.display.report import are_training_rows, write_report
+    from manygp.display.report import write_report
 
-    assert tested.X is not None
-    known = are_training_rows(fitted.model, tested.X, tested.y)
+    known = training_rows_among(fitted, tested)
     n_known, n = int(known.sum()), len(known)
     new: Tested | None = tested
     shown = counted(n, "row")

@@ -85,10 +85,14 @@ class TableModel(NamedTuple):
             lambda X, alpha: self.model.predict(X, alpha=alpha), rows, 0.0
         )
         ends = () if coverage is None else self.model.interval_of(mean, std, coverage)
-        if not levels:
-            return np.array([mean, std, *ends])
-        found = self.model.distribution_of(mean, std)
-        return np.array([mean, std, *ends, *(found.ppf(level) for level in levels)])
+        return np.array([mean, std, *ends, *(self._quantile(mean, std, one) for one in levels)])
+
+    def _quantile(self, mean: Array, std: Array, level: float) -> Array:
+        """An end of the interval that leaves as much outside: 0.05 and 0.95 are those of 90%."""
+        if level == 0.5:
+            return mean
+        lower, upper = self.model.interval_of(mean, std, abs(2 * level - 1))
+        return lower if level < 0.5 else upper
 
     def named_target(self, target: str | None) -> str:
         """The column of the true values."""

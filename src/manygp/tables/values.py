@@ -111,6 +111,8 @@ def as_moments(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _as_utc(text: str) -> datetime:
+    if len(text) > 8 and text.isdecimal():  # which Python takes for a date and its fractions
+        raise ValueError
     moment = _with_month(text) or datetime.fromisoformat(text)
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
