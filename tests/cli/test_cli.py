@@ -201,18 +201,24 @@ def test_evaluate_scores_as_python_does(made, paper, tmp_path):
     arguments = ("evaluate", made / "model.manygp", made / "test.csv")
     facts = json.loads(run(*arguments, "--json", "--report", page).stdout)
     mean, std, lower, upper = answers_of(paper)
-    y = TEST["y"]
+    y, distribution = TEST["y"], paper.predict_dist(np.column_stack([TEST["a"], TEST["b"]]))
+    outside = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
     expected = {
         "model": str(made / "model.manygp"),
         "data": str(made / "test.csv"),
         "rows": 80,
         "level": 0.9,
+        "training_rows": 0,
         "rmse": metrics.rmse(y, mean),
         "nll": metrics.nll(y, mean, std),
         "ence": metrics.ence(y, mean, std),
         "crps": metrics.crps(y, mean, std),
+        "log_score": metrics.log_score(y, distribution),
+        "crps_of_distribution": metrics.crps(y, distribution),
         "within_90": metrics.coverage(y, mean, std),
         "coverage": float(np.mean((lower <= y) & (y <= upper))),
+        "width": float((upper - lower).mean()),
+        "interval_score": pytest.approx(float((upper - lower + 20 * outside).mean())),
     }
     assert facts == expected
     assert list(facts) == list(expected)
@@ -221,9 +227,9 @@ def test_evaluate_scores_as_python_does(made, paper, tmp_path):
     assert files(tmp_path) == ["page.html"]
     shown = run(*arguments, "--target", "y", "--coverage", 0.5).stdout.splitlines()
     assert shown[0] == f"Scores of 80 rows of {made / 'test.csv'}:"
-    assert shown[-1].startswith("  interval ")
-    assert shown[-1].endswith("within lower and upper (of 0.5)")
-    assert shown[-2].startswith("  90% by std ")
+    assert shown[-3].startswith("  interval ")
+    assert shown[-3].endswith("within lower and upper (of 0.5)")
+    assert shown[-4].startswith("  90% by std ")
     assert f"  RMSE        {expected['rmse']:.4g}" in shown
 
 
@@ -687,7 +693,7 @@ def test_a_large_table_is_fitted_on_a_disk(tmp_path, monkeypatch):
     assert "1,500 rows, 3 columns" in text
     assert (tmp_path / "w" / "model.manygp").exists()
     run("predict", model, data, "-o", tmp_path / "answers.csv")
-    assert json.loads(run("evaluate", model, data, "--json").output)["rmse"] < 0.2
+    assert json.loads(run("evaluate", model, data, "--json").stdout)["rmse"] < 0.2
     assert "as it was written" in run("verify", model).output
 
 
@@ -777,7 +783,8 @@ def test_more_coverage_than_the_rows_can_promise_is_refused(made, tmp_path):
     assert (
         ": 5 rows, 2 columns, 1 expert, " in run("fit", few, "--target", "y", "-o", model).stdout
     )
-    message = "Error: 5 training rows can promise a coverage of at most 0.8333, not 0.9"
+    promise = "Error: 5 training rows can promise a coverage of at most 0.8333, not 0.9"
+    message = f"{promise}; ask for less, or fit at least 9 rows"
     assert refused("predict", model, few, "-o", tmp_path / "out") == message
     assert refused("evaluate", model, few) == message
     assert files(tmp_path) == ["few.csv", "m"]
