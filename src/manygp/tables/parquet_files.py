@@ -24,7 +24,7 @@ from manygp.tables.base import (
     is_missing,
     refuse_repeated,
 )
-from manygp.tables.frames import numbers_of
+from manygp.tables.frames import numbers_of, words_of
 
 ENDINGS = (".parquet", ".pq")
 
@@ -171,17 +171,13 @@ def from_arrow(column: Any) -> npt.NDArray[Any]:
 
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    missing = column.is_null().to_numpy(zero_copy_only=False)
+    missing: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
     if types.is_integer(column.type) and missing.any():
         column = column.fill_null(0)  # else all of them would be floats
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    if _is_text(column.type):
-        return np.array([v if v is None else v.strip() for v in values], dtype=object)
-    if types.is_boolean(column.type):
-        if values.dtype == bool:
-            return values
-        # Bools with missing values are objects; as text nobody takes them for numbers.
-        return np.array([v if v is None else str(v) for v in values], dtype=object)
+    # Bools with missing values are objects; as text nobody takes them for numbers.
+    if _is_text(column.type) or (types.is_boolean(column.type) and missing.any()):
+        return words_of(values, missing)
     if is_numeric(column.type) or types.is_null(column.type):
         return numbers_of(values, missing)
     return values

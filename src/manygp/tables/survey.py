@@ -142,10 +142,7 @@ class _Seen:
         """Take note of a batch; its values as floats if all of them are numbers."""
         values = batch.columns[self.name]
         self.n_rows += len(values)
-        is_text = self.name in batch.text and self.known is None
-        has_codes = values.dtype.kind == "O" and self.known is None and any_code(values)
-        self.categorical |= has_codes or self.name in batch.categorical
-        numbers = None if self.categorical or is_text else _plain_numbers(values)
+        numbers = self._numbers(batch, values)
         missing = is_missing(values if numbers is None else numbers)
         self.n_missing += int(missing.sum())
         if numbers is not None:
@@ -161,6 +158,13 @@ class _Seen:
         else:
             self._add_text(batch, values, missing)
         return numbers
+
+    def _numbers(self, batch: Batch, values: npt.NDArray[Any]) -> Array | None:
+        """The values of a batch as floats, if they are numbers and not codes."""
+        is_text = self.name in batch.text and self.known is None
+        has_codes = values.dtype.kind == "O" and self.known is None and any_code(values)
+        self.categorical |= has_codes or self.name in batch.categorical
+        return None if self.categorical or is_text else _plain_numbers(values)
 
     def _add_text(
         self, batch: Batch, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]
@@ -197,15 +201,19 @@ class _Seen:
         return Finding(self.name, kind, self.n_missing, n_categories, problem)
 
     def _kind(self) -> tuple[str, Problem | None]:
-        counts, n = self.counts, self.n_present
-        if n == 0:
+        if self.n_present == 0:
             return "number", self._leave_out(f"none of {self.n_rows:,} values is there")
         if self.categorical:
             return "category", self._too_many()
-        if counts["infinite"]:
+        if self.counts["infinite"]:
             return "number", self._odd("infinite")
-        if self.known == "number" and not set(counts) <= set(NUMERIC):
+        if self.known == "number" and not set(self.counts) <= set(NUMERIC):
             return "number", self._stray("number")
+        return self._number_or_date() or ("category", self._too_many())
+
+    def _number_or_date(self) -> tuple[str, Problem | None] | None:
+        """The kind of a column at least half of whose values are numbers, or dates."""
+        counts, n = self.counts, self.n_present
         for kind, known in (("number", NUMERIC), ("date", DATED)):
             if counts[kind] == n:
                 return kind, None
@@ -215,7 +223,7 @@ class _Seen:
                     return kind, self._odd(max(odd, key=counts.__getitem__))
                 if kind == "number" or counts["date"] > MOST_ONE_HOT:
                     return kind, self._stray(kind)
-        return "category", self._too_many()
+        return None
 
     def _odd(self, kind: str) -> Problem:
         what, command, python = ODDITIES[kind]

@@ -138,9 +138,8 @@ def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     refuse_repeated("of the columns of a known kind", known)
     if roles.noise == target:
         raise ValueError(f"{target!r} cannot be both the target and the column of its noise")
-    for name in roles.apart:
-        if columns is not None and name in columns:
-            what = "target" if name == target else "noise"
+    for what, name in zip(("target", "noise"), roles.apart, strict=False):
+        if name in (columns or ()):
             raise ValueError(f"the {what} {name!r} is also one of the columns to learn it from")
     refuse_repeated("of the chosen columns", columns or ())
     names = table.names if columns is None else columns
