@@ -20,7 +20,7 @@ from benchmarks.studies.speed import peak_megabytes, synthetic
 from manygp import ManyGPRegressor
 from manygp.committee.committee import balltree, kmeans
 from manygp.metrics import nll, rmse
-from manygp.tables.reading import read_parquet
+from manygp.tables.parquet_files import read_parquet
 
 # Test rows.
 N_QUERIES = 100_000

@@ -103,10 +103,13 @@ def test_03_nan_in_y_is_named_by_row():
 
 def test_04_nan_at_predict_is_named_by_column_and_row():
     pandas = pytest.importorskip("pandas")
-    fitted = model(kernel=FIXED).fit(pandas.DataFrame(X, columns=["a", "b"]), y)
+    frame = pandas.DataFrame(X, columns=["a", "b"])
+    fitted = model(kernel=FIXED, columns="numeric").fit(frame, y)
     bad = pandas.DataFrame(spoilt(QUERIES, ((3, 1), np.nan)), columns=["a", "b"])
     with pytest.raises(ValueError, match=r"X contains NaN.*column 'b', row 3.*SimpleImputer"):
         fitted.predict(bad)
+    served = model(kernel=FIXED).fit(frame, y).predict(bad)
+    assert np.isfinite(served).all()
 
 
 # Degenerate data

@@ -58,7 +58,7 @@ def read_table_file(
     the folder that the environment variable MANYGP_DATA names.
     """
     from manygp.tables.base import is_missing
-    from manygp.tables.reading import open_table
+    from manygp.tables.formats import open_table
 
     data = TABLE_FILES[name]
     path = file_without_download(data.file_name, folder, data.source)

@@ -29,6 +29,8 @@ MOVED = {
     "manygp.rules.records": "manygp.rules",
     "manygp.rules.weighting": "manygp.rules",
     "manygp.scaling": "manygp.inputs",
+    "manygp.tables.reading": "manygp.tables.formats",
+    "manygp.tables.writing": "manygp.tables.formats",
     "manygp.validation": "manygp.inputs",
 }
 

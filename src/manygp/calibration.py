@@ -212,7 +212,8 @@ class ConformalScores:
         if _rank(m, coverage) > m:
             raise ValueError(
                 f"{m} training rows can promise a coverage of at most {m / (m + 1):.4g}, not "
-                f"{coverage!r}"
+                f"{coverage!r}; ask for less, or fit at least "
+                f"{int(np.ceil(coverage / (1 - coverage) - 1e-6)):,} rows"
             )
 
     def reach(self, coverage: float, std: Array) -> Array:

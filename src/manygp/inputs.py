@@ -236,6 +236,10 @@ def name_text(X: Any, error: ValueError) -> None:
                 ) from error
 
 
+class MissingValueError(ValueError):
+    """A value is missing where numbers must be complete."""
+
+
 def refuse_missing(values: Array, what: str, names: Any) -> None:
     """Refuse values that are not finite, and say where the first is."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -245,10 +249,13 @@ def refuse_missing(values: Array, what: str, names: Any) -> None:
     if finite.all():
         return
     row, column = np.argwhere(~finite)[0]
-    kind = "NaN" if np.isnan(values[row, column]) else "infinity"
-    raise ValueError(
-        f"Input {what} contains {kind}, first in {_place(what, row, column, names)}; drop such "
-        "rows, or fill them in, for example with scikit-learn's SimpleImputer"
+    is_nan = np.isnan(values[row, column])
+    remedy = "drop such rows, or fill them in, for example with scikit-learn's SimpleImputer"
+    if what == "y":
+        remedy = "drop such rows, of X as well: rows without a target teach nothing"
+    raise (MissingValueError if is_nan else ValueError)(
+        f"Input {what} contains {'NaN' if is_nan else 'infinity'}, first in "
+        f"{_place(what, row, column, names)}; {remedy}"
     )
 
 

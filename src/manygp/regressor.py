@@ -30,7 +30,7 @@ from manygp.model import FittedModel, Prior
 from manygp.paper import LABELS
 from manygp.relevance import Relevance
 from manygp.rules import ExpertPredictions
-from manygp.runtime.progress import Progress, shown
+from manygp.runtime.progress import Progress, shown, warn
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.sklearn_compat import SklearnAttributes, warn_at_bounds
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
@@ -43,6 +43,7 @@ class Rows(NamedTuple):
 
     X: Array
     encoded: Any
+    encoder: Any = None
 
     @property
     def are_known(self) -> bool:
@@ -379,13 +380,15 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     ) -> Self:
         """Fit the rows of a file, in memory if they are few."""
         from manygp.outofcore.files import Source
-        from manygp.tables.training_rows import Chosen
+        from manygp.tables.training_rows import ColumnRoles
 
         noise = alpha if isinstance(alpha, str) else None
-        source = Source(Path(path), Chosen(target, noise=noise), folder)
+        source = Source(Path(path), ColumnRoles(target, noise=noise), folder)
         if source.is_large:
             return self.fit_source(source, alpha=alpha if noise is None else 0.0)
         table = source.read()
+        if table.n_dropped:
+            warn(f"rows without a value of {target!r} are left out: {table.n_dropped:,}")
         self._fit(table.rows, table.y, alpha if noise is None else table.noise, folder, progress)
         self._model = replace(self._model, target=target)
         return self
@@ -688,7 +691,12 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         """Rows as finite floats (N, d), and what is not known about them."""
         encoder = self._model.encoder
         if encoder is None or (encoder.is_plain and not inputs.is_table(X)):
-            return Rows(inputs.features(self, X), None)
+            try:
+                return Rows(inputs.features(self, X), None)
+            except inputs.MissingValueError:
+                encoder = encoder or self._encoder_of_gaps(X)
+                if encoder is None:
+                    raise
         from manygp.tables.frames import as_batch
 
         batch = as_batch(X)
@@ -700,8 +708,24 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         if tuple(batch.columns) != encoder.column_names:
             given = inputs.with_names(X)
             validate_data(self, given, skip_check_array=True, reset=False)  # says how names differ
-        found = encoder.encode(batch)
-        return Rows(found.X, found)
+        encoded = encoder.encode(batch)
+        return Rows(encoded.X, encoded, encoder)
+
+    def _encoder_of_gaps(self, X: Any) -> Any:
+        """The encoder for a table with missing values where training rows were complete numbers.
+
+        It is what an encoder would have learned from these, or None if X is no such table.
+        """
+        names = self._model.names
+        if names is None or self.columns == "numeric" or not inputs.is_table(X):
+            return None
+        from manygp.tables.base import Batch
+        from manygp.tables.encoder import TableEncoder
+
+        rows, y = self._model.training_rows()
+        seed = self.random_state if isinstance(self.random_state, Integral) else 0
+        columns = dict(zip(names, rows.T, strict=True))
+        return TableEncoder(random_state=int(seed)).fit(Batch(0, columns), y)
 
     def _mean_and_std(
         self, model: FittedModel, rows: Rows, *, latent: bool = False, alpha: Any = 0.0
@@ -710,7 +734,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         if rows.are_known:
             return model.predict(rows.X, latent=latent, alpha=alpha)
         known = inputs.check_alpha(alpha, len(rows.X))
-        found: tuple[Array, Array] = model.encoder.predicted(
+        found: tuple[Array, Array] = rows.encoder.predicted(
             lambda X, noise: model.predict(X, latent=latent, alpha=noise), rows.encoded, known
         )
         return found

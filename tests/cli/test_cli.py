@@ -201,18 +201,24 @@ def test_evaluate_scores_as_python_does(made, paper, tmp_path):
     arguments = ("evaluate", made / "model.manygp", made / "test.csv")
     facts = json.loads(run(*arguments, "--json", "--report", page).stdout)
     mean, std, lower, upper = answers_of(paper)
-    y = TEST["y"]
+    y, distribution = TEST["y"], paper.predict_dist(np.column_stack([TEST["a"], TEST["b"]]))
+    outside = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
     expected = {
         "model": str(made / "model.manygp"),
         "data": str(made / "test.csv"),
         "rows": 80,
         "level": 0.9,
+        "training_rows": 0,
         "rmse": metrics.rmse(y, mean),
         "nll": metrics.nll(y, mean, std),
         "ence": metrics.ence(y, mean, std),
         "crps": metrics.crps(y, mean, std),
+        "log_score": metrics.log_score(y, distribution),
+        "crps_of_distribution": metrics.crps(y, distribution),
         "within_90": metrics.coverage(y, mean, std),
         "coverage": float(np.mean((lower <= y) & (y <= upper))),
+        "width": float((upper - lower).mean()),
+        "interval_score": pytest.approx(float((upper - lower + 20 * outside).mean())),
     }
     assert facts == expected
     assert list(facts) == list(expected)
@@ -221,9 +227,9 @@ def test_evaluate_scores_as_python_does(made, paper, tmp_path):
     assert files(tmp_path) == ["page.html"]
     shown = run(*arguments, "--target", "y", "--coverage", 0.5).stdout.splitlines()
     assert shown[0] == f"Scores of 80 rows of {made / 'test.csv'}:"
-    assert shown[-1].startswith("  interval ")
-    assert shown[-1].endswith("within lower and upper (of 0.5)")
-    assert shown[-2].startswith("  90% by std ")
+    assert shown[-3].startswith("  interval ")
+    assert shown[-3].endswith("within lower and upper (of 0.5)")
+    assert shown[-4].startswith("  90% by std ")
     assert f"  RMSE        {expected['rmse']:.4g}" in shown
 
 
@@ -707,7 +713,7 @@ def test_a_large_table_is_fitted_on_a_disk(tmp_path, monkeypatch):
     assert "1,500 rows, 3 columns" in text
     assert (tmp_path / "w" / "model.manygp").exists()
     run("predict", model, data, "-o", tmp_path / "answers.csv")
-    assert json.loads(run("evaluate", model, data, "--json").output)["rmse"] < 0.2
+    assert json.loads(run("evaluate", model, data, "--json").stdout)["rmse"] < 0.2
     assert "as it was written" in run("verify", model).output
 
 
@@ -797,7 +803,8 @@ def test_more_coverage_than_the_rows_can_promise_is_refused(made, tmp_path):
     assert (
         ": 5 rows, 2 columns, 1 expert, " in run("fit", few, "--target", "y", "-o", model).stdout
     )
-    message = "Error: 5 training rows can promise a coverage of at most 0.8333, not 0.9"
+    promise = "Error: 5 training rows can promise a coverage of at most 0.8333, not 0.9"
+    message = f"{promise}; ask for less, or fit at least 9 rows"
     assert refused("predict", model, few, "-o", tmp_path / "out") == message
     assert refused("evaluate", model, few) == message
     assert files(tmp_path) == ["few.csv", "m"]
@@ -941,9 +948,9 @@ main(sys.argv[1:], prog_name="manygp")
 SLOW_PREDICT = """
 import functools, sys, time
 from manygp.model import FittedModel
-from manygp.tables import training_rows
+from manygp.tables.base import TableFile
 from manygp.cli import main
-training_rows.read_rows = functools.partial(training_rows.read_rows, batch_rows=10)
+TableFile.batches = functools.partialmethod(TableFile.batches, batch_rows=10)
 predict, done = FittedModel.predict, []
 def slow(*arguments, **named):
     if len(done) == 3:
@@ -1127,11 +1134,10 @@ def tiny(tmp_path_factory):
 
 MEASURED = f"""{PEAK_BYTES}
 import functools, sys
-from manygp.tables import training_rows
+from manygp.tables.base import TableFile
 from manygp.cli import main
 batch_rows, *arguments = sys.argv[1:]
-read_rows = training_rows.read_rows
-training_rows.read_rows = functools.partial(read_rows, batch_rows=int(batch_rows))
+TableFile.batches = functools.partialmethod(TableFile.batches, batch_rows=int(batch_rows))
 main(arguments, standalone_mode=False)
 print(peak_bytes())
 """

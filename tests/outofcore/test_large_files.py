@@ -20,7 +20,7 @@ from manygp.metrics import nll, rmse
 from manygp.outofcore import stages, training
 from manygp.outofcore.files import Source
 from manygp.storage import container
-from manygp.tables.training_rows import Chosen
+from manygp.tables.training_rows import ColumnRoles
 
 X, Y = make_rows()
 QUERIES, TRUTH = make_rows(500, 1)
@@ -356,7 +356,7 @@ class Threads:
 
 
 def test_any_engine_runs_the_stages(data, tmp_path, reference):
-    source = Source(data, Chosen("y"), tmp_path / "work")
+    source = Source(data, ColumnRoles("y"), tmp_path / "work")
     assert source.is_large
     model().fit_source(source, Threads())
     assert bytes_of(tmp_path / "work") == reference[1]

@@ -12,7 +12,7 @@ from sklearn.model_selection import cross_val_score
 import manygp
 from manygp import ManyGPRegressor
 from manygp.kernels import Matern, White
-from manygp.tables import Chosen, TableEncoder, read_training
+from manygp.tables import ColumnRoles, TableEncoder, read_training
 from manygp.tables.encoder import DONORS
 from manygp.tables.frames import as_batch
 
@@ -159,7 +159,7 @@ def test_the_same_table_of_every_library_gives_the_same_features(library, tmp_pa
         path = tmp_path / f"t.{library}"
         whole = frame.assign(y=Y)
         whole.to_csv(path, index=False) if library == "csv" else whole.to_parquet(path)
-        other = read_training(path, Chosen("y")).rows
+        other = read_training(path, ColumnRoles("y")).rows
     assert_array_equal(TableEncoder().fit_transform(other, Y), expected)
 
 
@@ -292,7 +292,23 @@ def test_numbers_without_gaps_need_no_encoder_and_change_nothing():
         fitted.predict(frame), small().fit(frame.to_numpy(), Y).predict(frame.to_numpy())
     )
     with pytest.raises(ValueError, match="X contains NaN"):
-        fitted.predict(gaps(frame)[0])
+        fitted.set_params(columns="numeric").predict(gaps(frame)[0])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_number_that_is_missing_at_predict_only_is_served(library):
+    numbers = ["a", "b"]
+    fitted = small().fit(FRAME[numbers], Y)
+    table, gone = gaps(FRAME[numbers])
+    if library != "pandas":
+        arrow = pytest.importorskip("pyarrow").Table.from_pandas(table)
+        table = arrow if library == "pyarrow" else pytest.importorskip("polars").from_arrow(arrow)
+    mean, std = fitted.predict(table, return_std=True)
+    encoded = small(columns=TableEncoder()).fit(FRAME[numbers], Y)
+    expected_mean, expected_std = encoded.predict(gaps(FRAME[numbers])[0], return_std=True)
+    assert_allclose(mean, expected_mean, rtol=1e-6)
+    assert_allclose(std, expected_std, rtol=1e-6)
+    assert np.median(std[gone]) > np.max(std[~gone])
 
 
 def test_an_encoder_can_be_given_and_is_not_changed():

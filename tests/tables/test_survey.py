@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from manygp.tables import Chosen, open_table, read_training, survey_table
+from manygp.tables import ColumnRoles, open_table, read_training, survey_table
 from manygp.tables.survey import MOST_ONE_HOT
-from manygp.tables.values import kind_of
+from manygp.tables.values import as_days, kind_of
 
 N = 60
 
@@ -29,7 +29,7 @@ def repeated(*values, n=N):
 
 
 def findings_of(path, target="y", **options):
-    found, n_rows = survey_table(path, Chosen(target), **options)
+    found, n_rows = survey_table(path, ColumnRoles(target), **options)
     assert n_rows == N
     return {one.name: one for one in found}
 
@@ -99,7 +99,7 @@ def test_a_bad_column_is_named_with_a_count_and_the_remedy(save, name):
     assert what in problem.what
     assert remedy in problem.command
     with pytest.raises(ValueError, match=re.escape(f"column {name!r}: ")):
-        read_training(path, Chosen("y"))
+        read_training(path, ColumnRoles("y"))
     if name != "empty":
         assert "first " in problem.what
 
@@ -108,7 +108,7 @@ def test_all_problems_of_all_columns_are_in_one_message(save):
     columns = {name: values for name, (values, *_) in BAD_COLUMNS.items()}
     path = save({**columns, "y": repeated("1", "2", "high")}, delimiter=";")
     with pytest.raises(ValueError, match="15 columns cannot be used as they are") as caught:
-        read_training(path, Chosen("y"))
+        read_training(path, ColumnRoles("y"))
     lines = str(caught.value).splitlines()[1:]
     assert len(lines) == 15
     for (name, (_, what, remedy)), line in zip(BAD_COLUMNS.items(), lines, strict=False):
@@ -120,12 +120,12 @@ def test_all_problems_of_all_columns_are_in_one_message(save):
 
 def test_decimal_commas_are_read_if_told_to(save):
     path = save({"a": repeated("3,5", "-,25", "4"), "y": repeated("1,5", "2")}, delimiter=";")
-    table = read_training(path, Chosen("y"), decimal=",")
+    table = read_training(path, ColumnRoles("y"), decimal=",")
     assert table.rows.columns["a"][:3].tolist() == [3.5, -0.25, 4]
     assert table.y[:2].tolist() == [1.5, 2]
     path = save({"a": repeated("3,5", "1.500"), "y": repeated(1, 2)}, delimiter=";")
     with pytest.raises(ValueError, match=r"column 'a': '1.500' has a point where decimals"):
-        read_training(path, Chosen("y"), decimal=",")
+        read_training(path, ColumnRoles("y"), decimal=",")
 
 
 def test_few_rows_may_have_as_many_categories(save):
@@ -138,38 +138,38 @@ def test_few_rows_may_have_as_many_categories(save):
 
 def test_the_target_must_hold_numbers_and_rows_without_one_are_left_out(save):
     path = save({"a": range(N), "b": repeated("x", "y"), "t": repeated("1", "", "3")})
-    table = read_training(path, Chosen("t"))
+    table = read_training(path, ColumnRoles("t"))
     assert (len(table.y), table.n_dropped) == (40, 20)
     assert table.rows.columns["a"].tolist() == [i for i in range(N) if i % 3 != 1]
     with pytest.raises(ValueError, match="'b': the target must be a number, and this holds text"):
-        read_training(path, Chosen("b"))
+        read_training(path, ColumnRoles("b"))
 
 
 def test_missing_values_are_problems_if_told_so(save):
     path = save({"a": repeated("1", ""), "y": repeated(1, 2)})
-    assert read_training(path, Chosen("y")).n_dropped == 0
+    assert read_training(path, ColumnRoles("y")).n_dropped == 0
     with pytest.raises(ValueError, match="column 'a': 30 values are missing; fill them"):
-        read_training(path, Chosen("y"), missing="error")
+        read_training(path, ColumnRoles("y"), missing="error")
 
 
 def test_known_noise_is_a_complete_column_of_numbers(save):
     path = save({"a": range(N), "v": repeated("0.1", "0.2"), "y": range(N)})
-    table = read_training(path, Chosen("y", noise="v"))
+    table = read_training(path, ColumnRoles("y", noise="v"))
     assert table.noise[:2].tolist() == [0.1, 0.2]
     assert list(table.rows.columns) == ["a"]
     path = save({"a": range(N), "v": repeated("0.1", ""), "w": repeated("x", "z"), "y": range(N)})
     with pytest.raises(ValueError, match="'v': 30 noise variances are missing"):
-        read_training(path, Chosen("y", noise="v"))
+        read_training(path, ColumnRoles("y", noise="v"))
     with pytest.raises(ValueError, match="'w': noise variances are numbers, and this holds text"):
-        read_training(path, Chosen("y", noise="w"))
+        read_training(path, ColumnRoles("y", noise="w"))
     with pytest.raises(ValueError, match="the noise 'v' is also one of the columns"):
-        read_training(path, Chosen("y", ["a", "v"], noise="v"))
+        read_training(path, ColumnRoles("y", ["a", "v"], noise="v"))
 
 
 def test_a_column_that_turns_into_text_late_is_read_again_as_text(save, monkeypatch):
     monkeypatch.setattr("manygp.tables.training_rows.TRAINING_PIECE_ROWS", 7)
     zones = [*("007" for _ in range(20)), *repeated("3A", "3B", n=40)]
-    table = read_training(save({"zone": zones, "y": range(N)}), Chosen("y"))
+    table = read_training(save({"zone": zones, "y": range(N)}), ColumnRoles("y"))
     assert table.rows.columns["zone"].tolist() == zones
 
 
@@ -187,7 +187,7 @@ def test_a_column_that_turns_into_text_late_is_read_again_as_text(save, monkeypa
 def test_names_are_checked_before_anything_is_read(save, arguments, message):
     path = save({"size": range(N), "colour": repeated("a"), "price": range(N)})
     with pytest.raises(ValueError, match=re.escape(message)):
-        read_training(path, Chosen(*arguments))
+        read_training(path, ColumnRoles(*arguments))
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_table_that_changes_between_two_readings_is_refused(save, monkeypatch)
 
     monkeypatch.setattr(table_class, "batches", shorter)
     with pytest.raises(ValueError, match="was changed while it was read"):
-        read_training(path, Chosen("y"))
+        read_training(path, ColumnRoles("y"))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -228,6 +228,78 @@ def test_numbers_written_with_repr_arrive_bit_for_bit(save, seed):
     values = rng.integers(0, 2**64, size=(2, 150), dtype=np.uint64).view(np.float64)
     values = np.where(np.isfinite(values), values, -0.0)
     path = save({"a": map(repr, values[0].tolist()), "y": map(repr, values[1].tolist())})
-    table = read_training(path, Chosen("y"))
+    table = read_training(path, ColumnRoles("y"))
     assert table.rows.columns["a"].tobytes() == values[0].tobytes()
     assert table.y.tobytes() == values[1].tobytes()
+
+
+CODES = "zip,n,y\n" + "".join(f"{i % 7 * 500:05},{i % 9},{i}\n" for i in range(60))
+
+
+def test_digits_with_leading_zeros_are_categories(tmp_path, monkeypatch):
+    monkeypatch.setattr("manygp.tables.training_rows.TRAINING_PIECE_ROWS", 7)
+    data = tmp_path / "codes.csv"
+    late = CODES.replace("00000", "7").replace("00500", "8")  # numbers, in the first pieces
+    for text, first in ((CODES, "00000"), (late, "7")):
+        data.write_text(text)
+        table = read_training(data, ColumnRoles("y"))
+        assert table.rows.categorical == {"zip"}
+        assert table.rows.columns["zip"][0] == first
+        assert table.rows.columns["n"].dtype == float
+
+
+def test_what_columns_hold_can_be_said(tmp_path):
+    data = tmp_path / "codes.csv"
+    data.write_text(CODES)
+    table = read_training(data, ColumnRoles("y", categories=["n"], numbers=["zip"]))
+    assert table.rows.categorical == {"n"}
+    assert table.rows.columns["zip"][:2].tolist() == [0.0, 500.0]
+    with pytest.raises(ValueError, match="no column 'zap'; did you mean 'zip'"):
+        read_training(data, ColumnRoles("y", categories=["zap"]))
+    with pytest.raises(ValueError, match="more than one of the columns of a known kind"):
+        read_training(data, ColumnRoles("y", categories=["n"], numbers=["n"]))
+    data.write_text(CODES.replace("00500", "x"))
+    with pytest.raises(ValueError, match="'zip': 9 of 60 values are not a number, first 'x'"):
+        read_training(data, ColumnRoles("y", numbers=["zip"]))
+
+
+def test_a_target_with_leading_zeros_is_a_number(tmp_path):
+    data = tmp_path / "codes.csv"
+    data.write_text(CODES)
+    assert read_training(data, ColumnRoles("zip")).y[:2].tolist() == [0.0, 500.0]
+
+
+def test_digits_of_a_text_type_are_categories(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pyarrow = pytest.importorskip("pyarrow")
+    polars = pytest.importorskip("polars")
+    from manygp.tables import TableEncoder
+
+    words = ["501", "502", "9007199254740993"] * 5
+    for table in (
+        pandas.DataFrame({"zip": words}),
+        pandas.DataFrame({"zip": pandas.Series(words, dtype=object)}),
+        pandas.DataFrame({"zip": pandas.Series(words, dtype="string")}),
+        polars.DataFrame({"zip": words}),
+        pyarrow.table({"zip": words}),
+    ):
+        encoder = TableEncoder().fit(table, np.arange(15.0))
+        assert encoder.columns_[0].categories == tuple(sorted(set(words)))
+    pyarrow.parquet.write_table(pyarrow.table({"zip": words, "y": range(15)}), tmp_path / "t.pq")
+    assert read_training(tmp_path / "t.pq", ColumnRoles("y")).rows.categorical == {"zip"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Nov 20 2009", "November 20, 2009", "20 nov 2009", "20-Nov-2009", "Nov. 20 2009 00:00",
+     "20 November 2009 00:00:00"],
+)  # fmt: skip
+def test_a_month_may_be_a_word(text):
+    assert kind_of(text) == "date"
+    values = np.array([text, "2009-11-20", ""], dtype=object)
+    np.testing.assert_array_equal(np.diff(as_days(values)), [0.0, np.nan])
+
+
+@pytest.mark.parametrize("text", ["Nov 31 2009", "Nov 2009", "May", "20 Nox 2009", "Nov 20 09"])
+def test_other_words_are_no_months(text):
+    assert kind_of(text) == "text"

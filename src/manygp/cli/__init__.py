@@ -16,8 +16,9 @@ try:
 except ImportError as error:
     sys.exit(f'the command line needs an extra: pip install "manygp[cli]" ({error})')
 
+from manygp.cli.check import check
 from manygp.cli.inspect import info, plot, verify
-from manygp.cli.models import check, evaluate, fit, predict
+from manygp.cli.models import evaluate, fit, predict
 from manygp.cli.options import say
 from manygp.cli.report import report
 from manygp.runtime.parallel import WorkerKilledError

@@ -14,7 +14,7 @@ from manygp.cli.options import (
     FILE,
     NEW_FILE,
     as_json,
-    naming,
+    naming_full_disk,
     require_matplotlib,
     require_place,
     say,
@@ -78,7 +78,7 @@ def plot(model: Path, data: Path | None, output: Path, kind: str, target: str | 
         display = _reliability(model, data, target)
     picture = io.BytesIO()
     display.figure_.savefig(picture, format=suffix, dpi=150, bbox_inches="tight")
-    with naming(output), replacing(output) as file:
+    with naming_full_disk(output), replacing(output) as file:
         file.write(picture.getvalue())
 
 
@@ -96,7 +96,7 @@ def _require_drawable(path: Path, data: Path | None, kind: str, target: str | No
     if kind == "calibration" and manifest["report"] is None:
         raise ValueError(f"{path} has chosen nothing that could be drawn")
     if data is not None:
-        from manygp.tables.reading import open_table
+        from manygp.tables.formats import open_table
 
         target = target or table.get("target")
         if target is not None:
@@ -155,7 +155,7 @@ def info(model: Path, as_json: bool) -> None:
     from manygp.tables.base import listed
 
     manifest = check_model(model)
-    facts = {"model": str(model), "bytes": model.stat().st_size, **_facts(manifest)}
+    facts = {"model": str(model), "bytes": model.stat().st_size, **_model_facts(manifest)}
     if as_json:
         click.echo(json.dumps(facts))
         return
@@ -171,7 +171,7 @@ def info(model: Path, as_json: bool) -> None:
         say(f"{name:<12}{'-' if value is None else value}".replace("\n", "\\n"))
 
 
-def _facts(manifest: dict[str, Any]) -> dict[str, Any]:
+def _model_facts(manifest: dict[str, Any]) -> dict[str, Any]:
     """The facts of a manifest, without parameters that have their default."""
     from manygp.settings import Settings
     from manygp.storage.codec import encode

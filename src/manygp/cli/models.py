@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,14 +21,17 @@ from manygp.cli.options import (
     NEW_FILE,
     File,
     as_json,
+    category_option,
     columns_option,
     coverage_option,
     data_file,
     decimal_option,
     drop_option,
+    interval_scores,
     missing_option,
     names_option,
-    naming,
+    naming_full_disk,
+    number_option,
     print_scores,
     read_kernel,
     read_levels,
@@ -38,7 +42,7 @@ from manygp.cli.options import (
     target_option,
     unknown_option,
 )
-from manygp.cli.report import write_page
+from manygp.cli.report import training_rows_among, write_page
 from manygp.paper import LABELS
 from manygp.runtime.progress import shown
 from manygp.runtime.words import counted, duration, safe
@@ -51,54 +55,59 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     from manygp.model import FittedModel
     from manygp.outofcore.files import Source
     from manygp.regressor import ManyGPRegressor
+    from manygp.tables.encoder import Encoded
     from manygp.tables.training_rows import TrainingTable
 
 
 @click.command()
 @click.argument("data", type=DATA)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
-@click.option("-o", "--output", type=NEW_FILE, default=None,
+@click.option(
+    "-o",
+    "--output",
+    type=NEW_FILE,
     help="Model file to write [default: the name of DATA, ending in .manygp, in this folder].",
-)  # fmt: skip
+)
 @columns_option
 @drop_option
+@category_option
+@number_option
 @click.option("--encode", is_flag=True, hidden=True, expose_value=False, help="Always so now.")
 @decimal_option
 @missing_option
-@click.option("--noise-column", metavar="COLUMN", default=None, help="Known noise variance of "
-    "each target, in the square of its units.")  # fmt: skip
-@click.option("--scale/--no-scale", "scale", default=None, help="Whether to scale columns to "
-    "[0, 1] [default: unless --kernel is given].")  # fmt: skip
+@click.option(
+    "--noise-column",
+    metavar="COLUMN",
+    help="Known noise variance of each target, in the square of its units.",
+)
+@click.option(
+    "--scale/--no-scale",
+    "scale",
+    default=None,
+    help="Whether to scale columns to [0, 1] [default: unless --kernel is given].",
+)
 @click.option(
     "--points-per-expert",
     type=click.IntRange(1),
-    default=None,
     help="Rows of an expert; more take longer [default: 200].",
 )
 @click.option(
     "--label",
     type=click.Choice(list(LABELS)),
-    default=None,
     metavar="LABEL",
     help="A model of the paper instead of the default one, such as bt-ent-c.",
 )
 @click.option(
-    "--kernel",
-    metavar="TEXT",
-    default=None,
-    callback=read_kernel,
-    help="Such as 'Matern(nu=1.5) + White()'.",
+    "--kernel", metavar="TEXT", callback=read_kernel, help="Such as 'Matern(nu=1.5) + White()'."
 )
 @click.option(
     "--trend",
     type=click.Choice(trend_names()),
-    default=None,
     help="What holds everywhere, under the experts [default: auto].",
 )
 @click.option(
     "--time-budget",
     type=click.FloatRange(0),
-    default=None,
     metavar="SECONDS",
     help="How long the fit may take; it then tries what it has time for.",
 )
@@ -119,24 +128,21 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False, path_type=Path),
-    default=None,
     help="Folder in which finished experts are kept: after a crash the same command goes on.",
 )
 @click.option(
     "--work-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    default=None,
     help="Folder in which the rows of a large DATA are sorted, with room for them twice; after a "
     "crash the same command goes on [default: that of --checkpoint, or a temporary one].",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    default=None,
     help="Dask scheduler whose workers fit a large DATA, such as tcp://host:8786; all of them see "
     "DATA and --work-dir.",
 )
-@click.option("--report", type=NEW_FILE, default=None, help="HTML page about the model to write.")
+@click.option("--report", type=NEW_FILE, help="HTML page about the model to write.")
 @as_json
 def fit(
     data: Path,
@@ -144,6 +150,8 @@ def fit(
     output: Path | None,
     columns: tuple[str, ...],
     drop: tuple[str, ...],
+    category: tuple[str, ...],
+    number: tuple[str, ...],
     decimal: str,
     missing: str,
     noise_column: str | None,
@@ -193,14 +201,14 @@ def fit(
         from manygp.outofcore.files import Source
         from manygp.storage import write_model
         from manygp.tables.encoder import TableEncoder
-        from manygp.tables.training_rows import Chosen, read_training
+        from manygp.tables.training_rows import ColumnRoles, read_training
 
         estimator = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
         encoder = TableEncoder(missing=missing, random_state=random_state % 2**32)
         estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state, columns=encoder)
-        chosen = Chosen(target, columns or None, drop, noise_column)
+        roles = ColumnRoles(target, columns or None, drop, noise_column, category, number)
         folder = work_dir or checkpoint
-        source = Source(data, chosen, folder)
+        source = Source(data, roles, folder)
         told.begin("reading")
         begin, numbers = perf_counter(), None
         if str(data) != "-" and source.is_large and source.has_numbers:
@@ -208,7 +216,7 @@ def fit(
                 model = _fitted_file(estimator, source, scheduler)
         else:
             with data_file(data) as path:
-                table = read_training(path, chosen, decimal=decimal, missing=missing)
+                table = read_training(path, roles, decimal=decimal, missing=missing)
             if table.n_dropped:
                 say(f"manygp: {_left_out_rows(table.n_dropped, target)}", err=True)
             begin, numbers = perf_counter(), table.numbers
@@ -216,12 +224,12 @@ def fit(
                 model = _fitted(estimator, table, folder)
         seconds = perf_counter() - begin
         told.begin("writing")
-        with naming(output):
+        with naming_full_disk(output):
             write_model(output, model)
         if report is not None:
             _write_report(model, report, output.name, numbers)
         left_out = model.left_out_rows(LEFT_OUT_ROWS)
-    facts = _facts(output, model, seconds, left_out)
+    facts = _fit_facts(output, model, seconds, left_out)
     if as_json:
         click.echo(json.dumps(facts))
     else:
@@ -244,10 +252,19 @@ def _left_out_rows(n: int, target: str) -> str:
     return f"{counted(n, 'row')} without a value of {target!r} {verb} left out"
 
 
+def _known_rows(n_known: int, n: int) -> str:
+    """A warning that rows are scored which the model has learned from."""
+    which = f"all {n:,} rows" if n_known == n else f"{n_known:,} of {n:,} rows"
+    return (
+        f"{which} are training rows, which tell nothing about others; score rows that the model "
+        "has not seen (fit prints the scores of training rows, each left out)"
+    )
+
+
 def _write_report(model: FittedModel, report: Path, name: str, numbers: Any) -> None:
     from manygp.display.report import write_report
 
-    with naming(report):
+    with naming_full_disk(report):
         write_report(model, report, name=name, numbers=numbers)
 
 
@@ -314,7 +331,9 @@ def _fitted_file(estimator: ManyGPRegressor, source: Source, scheduler: str | No
 def _left_out_scores(left_out: tuple[Array, Array, Array]) -> dict[str, float | None]:
     from manygp import metrics
 
-    return {**scores_of(*left_out), "within_90": metrics.coverage(*left_out)}  # mean -+ 1.64 std
+    scores = {**scores_of(*left_out), "within_90": metrics.coverage(*left_out)}
+    # Without its only row a model knows nothing, and is not scored.
+    return scores if len(left_out[0]) > 1 else dict.fromkeys(scores)
 
 
 def trend_name(model: FittedModel) -> str | None:
@@ -323,7 +342,7 @@ def trend_name(model: FittedModel) -> str | None:
     return None if trend is None else trend.model.name
 
 
-def _facts(
+def _fit_facts(
     output: Path, model: FittedModel, seconds: float, left_out: tuple[Array, Array, Array]
 ) -> dict[str, Any]:
     """What a machine is told about a fit."""
@@ -341,19 +360,24 @@ def _facts(
 @click.command()
 @click.argument("model", type=FILE)
 @click.argument("data", type=DATA)
-@click.option("-o", "--output", type=File(dir_okay=False, allow_dash=True), default="-",
-    help="CSV (also .gz) or Parquet file to write [default: CSV to standard output].")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    type=File(dir_okay=False, allow_dash=True),
+    default="-",
+    help="CSV (also .gz) or Parquet file to write [default: CSV to standard output].",
+)
 @coverage_option
 @click.option(
     "--quantiles",
     callback=read_levels,
-    default=None,
     metavar="LEVELS",
     help="Quantiles to add, such as 0.05,0.5,0.95.",
 )
 @names_option("--keep", help="Columns of DATA to copy to the answers, such as id,name.")
-@click.option("--digits", type=click.IntRange(1, 17), default=None,
-    help="Significant digits to write [default: all].")  # fmt: skip
+@click.option(
+    "--digits", type=click.IntRange(1, 17), help="Significant digits to write [default: all]."
+)
 @decimal_option
 @missing_option
 @unknown_option
@@ -378,30 +402,30 @@ def predict(
     manygp predict price.manygp - --quantiles 0.05,0.5,0.95 < new.csv
 
     It writes the columns mean, std, lower and upper, which are the ends of the interval, and one
-    column for each quantile. Columns of DATA are matched by name, and others ignored. DATA may be
-    larger than memory; - is standard input.
+    column for each quantile: q0.05 and q0.95 are the ends of the interval of 90%. Columns of DATA
+    are matched by name, and others ignored. DATA may be larger than memory; - is standard input.
     """  # fmt: skip
     from manygp.cli.table_model import TableModel
-    from manygp.tables.writing import check_output
+    from manygp.tables.formats import check_output
 
-    names = ("mean", "std", "lower", "upper", *(f"q{level:g}" for level in quantiles))
-    if set(keep) & set(names):
-        raise click.UsageError(
-            f"--keep {', '.join(set(keep) & set(names))}: answers have that name"
-        )
+    names = ("mean", "std", "lower", "upper", *(f"q{level!r}" for level in quantiles))
+    twice = [name for name, times in Counter([*keep, *names]).items() if times > 1]
+    if twice:
+        raise click.UsageError(f"the answers would have two columns called {', '.join(twice)}")
     if output != "-":
         require_place(Path(output), model, data)
         _require_format(check_output, output)
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
-    fitted.model.require_coverage(coverage)
-    asked = Asked(names, quantiles, coverage, keep, digits)
+    for share in (coverage, *(abs(2 * level - 1) for level in quantiles if level != 0.5)):
+        fitted.model.require_coverage(share)
+    options = AnswerOptions(names, quantiles, coverage, keep, digits)
     with data_file(data) as path:
-        done = _write_answers(fitted, path, output, asked, decimal)
-    if output != "-" or done.n_missing or done.n_unknown:
-        say(f"{_place(output)}: {done}", err=output == "-")
+        counts = _write_answers(fitted, path, output, options, decimal)
+    if output != "-" or counts.n_missing or counts.n_unknown:
+        say(f"{_place(output)}: {counts}", err=output == "-")
 
 
-class Asked(NamedTuple):
+class AnswerOptions(NamedTuple):
     """What the answers are to have: names, levels of quantiles, coverage, kept columns, digits."""
 
     names: tuple[str, ...]
@@ -411,13 +435,22 @@ class Asked(NamedTuple):
     digits: int | None
 
 
-class Done(NamedTuple):
+class AnswerCounts(NamedTuple):
     """Rows that were predicted, their mean std, and rows with missing or unknown values."""
 
     n_rows: int = 0
     sum_std: float = 0.0
     n_missing: int = 0
     n_unknown: int = 0
+
+    def plus(self, rows: Encoded, std: Array) -> AnswerCounts:
+        """These and further rows, with their std (N,)."""
+        return AnswerCounts(
+            self.n_rows + len(std),
+            self.sum_std + float(std.sum()),
+            self.n_missing + int(rows.missing.any(axis=1).sum()),
+            self.n_unknown + int(rows.unknown.any(axis=1).sum()),
+        )
 
     def __str__(self) -> str:
         told = [counted(self.n_rows, "row"), f"mean std {self.sum_std / self.n_rows:.4g}"]
@@ -441,38 +474,32 @@ def _require_format(check: Callable[[str], None], output: str) -> None:
 
 
 def _write_answers(
-    fitted: TableModel, data: Path, output: str, asked: Asked, decimal: str
-) -> Done:
+    fitted: TableModel, data: Path, output: str, options: AnswerOptions, decimal: str
+) -> AnswerCounts:
     """Predict a table piece by piece."""
     from manygp.cli.table_model import counting
-    from manygp.tables.training_rows import naming as naming_table
-    from manygp.tables.training_rows import read_rows
-    from manygp.tables.writing import open_writer
+    from manygp.tables.formats import open_table, open_writer
+    from manygp.tables.training_rows import naming_file
 
-    columns = list(dict.fromkeys([*fitted.encoder.column_names, *asked.keep]))
-    table, batches = read_rows(data, columns, decimal=decimal)
+    table = open_table(data, decimal)
+    batches = table.batches(fitted.encoder.column_names, kept=options.keep)
     # A bar would stand among the answers where these go to the terminal too.
     apart = output != "-" or not sys.stdout.isatty()
-    done = Done()
-    with naming_table(table):
+    counts = AnswerCounts()
+    with naming_file(table):
         first = next(batches)  # most mistakes are in it, and then nothing should be written
         rows = fitted.encoder.encode(first)
-        opened = open_writer(output, asked.names, asked.keep)
-        with naming(_place(output)), opened as write, counting(shown=apart) as count:
+        opened = open_writer(output, options.names, options.keep)
+        with naming_full_disk(_place(output)), opened as write, counting(shown=apart) as count:
             for batch in chain([first], batches):
-                rows = fitted.encoder.encode(batch) if done.n_rows else rows
-                answers = fitted.answers(rows, asked.coverage, asked.levels)
-                if asked.digits is not None:
-                    answers = _rounded(answers, asked.digits)
-                write(answers, [kept_values(batch.columns[name]) for name in asked.keep])
-                done = Done(
-                    done.n_rows + len(rows.X),
-                    done.sum_std + float(answers[1].sum()),
-                    done.n_missing + int(rows.missing.any(axis=1).sum()),
-                    done.n_unknown + int(rows.unknown.any(axis=1).sum()),
-                )
+                rows = fitted.encoder.encode(batch) if counts.n_rows else rows
+                answers = fitted.answers(rows, options.coverage, options.levels)
+                if options.digits is not None:
+                    answers = _rounded(answers, options.digits)
+                write(answers, batch.kept)
+                counts = counts.plus(rows, answers[1])
                 count(len(rows.X))
-    return done
+    return counts
 
 
 def _rounded(numbers: Array, digits: int) -> Array:
@@ -481,17 +508,6 @@ def _rounded(numbers: Array, digits: int) -> Array:
 
     flat = [float(f"{number:.{digits}g}") for number in numbers.ravel().tolist()]
     return np.array(flat).reshape(numbers.shape)
-
-
-def kept_values(values: Any) -> list[Any]:
-    """The values of a column as they were, whole numbers without a decimal point."""
-    from manygp.tables.base import is_missing
-
-    if values.dtype.kind == "M":
-        values = values.astype(object)
-    if values.dtype.kind == "f" and (values == values.round())[~is_missing(values)].all():
-        values = [None if value != value else int(value) for value in values.tolist()]
-    return list(values)
 
 
 @click.command()
@@ -521,8 +537,11 @@ def evaluate(
     manygp evaluate price.manygp test.csv --target price
     manygp evaluate price.manygp test.csv --json --report page.html
 
-    RMSE, NLL, ENCE, CRPS, and two shares of rows: those whose target lies within 1.64 std of the
-    mean, and those whose interval holds it. Rows without a target are left out.
+    RMSE; NLL, ENCE and CRPS of normal distributions with mean and std; log score and CRPS of the
+    predicted distribution; the shares of rows whose target lies within 1.64 std of the mean, and
+    within the interval; the intervals' mean width and score. Rows without a target are left out.
+    Rows that the model has learned from are counted, and scored too: they tell nothing about
+    other rows.
     """  # fmt: skip
     from manygp import metrics
     from manygp.cli.table_model import TableModel
@@ -532,91 +551,25 @@ def evaluate(
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
     fitted.model.require_coverage(coverage)
     with data_file(data) as path:
-        with_rows = report is not None
-        found = fitted.tested(path, target, coverage, decimal=decimal, with_rows=with_rows)
-    y, (mean, std, lower, upper) = found.y, found.answers
-    if found.n_without:
-        told = _left_out_rows(found.n_without, fitted.named_target(target))
+        scored = fitted.tested(path, target, coverage, decimal=decimal, with_rows=True)
+    y, (mean, std, lower, upper) = scored.y, scored.answers
+    if scored.n_without:
+        told = _left_out_rows(scored.n_without, fitted.named_target(target))
         say(f"manygp: {told}", err=True)
+    tested = scored.for_report(coverage, data.name)
+    n_known = int(training_rows_among(fitted, tested).sum())
+    if n_known:
+        say(f"manygp: {_known_rows(n_known, len(y))}", err=True)
     scores = scores_of(y, mean, std)
+    distribution = fitted.model.distribution_of(mean, std)
+    scores["log_score"] = metrics.log_score(y, distribution)
+    scores["crps_of_distribution"] = metrics.crps(y, distribution)
     scores["within_90"] = metrics.coverage(y, mean, std)
-    scores["coverage"] = float(((lower <= y) & (y <= upper)).mean())
+    scores |= interval_scores(y, lower, upper, coverage)
     if report is not None:
-        write_page(fitted, report, found.for_report(coverage, data.name))
+        write_page(fitted, report, tested)
     if as_json:
         facts = {"model": str(model), "data": str(data), "rows": len(y), "level": coverage}
-        click.echo(json.dumps({**facts, **scores}))
+        click.echo(json.dumps({**facts, "training_rows": n_known, **scores}))
         return
     print_scores(scores, f"of {counted(len(y), 'row')} of {data}", coverage)
-
-
-@click.command()
-@click.argument("data", type=DATA)
-@click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
-@columns_option
-@drop_option
-@decimal_option
-@missing_option
-@as_json
-def check(
-    data: Path,
-    target: str,
-    columns: tuple[str, ...],
-    drop: tuple[str, ...],
-    decimal: str,
-    missing: str,
-    as_json: bool,
-) -> None:
-    """Tell what the columns of a table hold.
-
-    \b
-    manygp check train.csv --target price
-    manygp check train.csv --target price --drop id --json
-
-    And what is wrong with them: all that fit would refuse, before any work. The exit code is 0
-    if nothing is.
-    """  # fmt: skip
-    from manygp.tables.survey import problems_of
-    from manygp.tables.training_rows import Chosen, survey_table
-
-    chosen = Chosen(target, columns or None, drop)
-    with data_file(data) as path, shown(verbose=sys.stderr.isatty()) as told:
-        told.begin("reading")
-        findings, n_rows = survey_table(path, chosen, decimal=decimal)
-    problems = {one.column: one for one in problems_of(findings, missing, target)}
-    if as_json:
-        described = [
-            {
-                "name": one.name,
-                "kind": one.kind,
-                "missing": one.n_missing,
-                "categories": one.n_categories or None,
-                "problem": problems[one.name].say(command=True) if one.name in problems else None,
-            }
-            for one in findings
-        ]
-        click.echo(json.dumps({"data": str(data), "rows": n_rows, "columns": described}))
-    else:
-        _print_findings(f"{data}: {counted(n_rows, 'row')}", findings, problems)
-    if problems:
-        click.get_current_context().exit(1)
-
-
-def _print_findings(title: str, findings: list[Any], problems: dict[str, Any]) -> None:
-    """A line for each column, and then the problems."""
-    width = min(30, max(len("column"), *(len(safe(one.name)) for one in findings)))
-    say(title)
-    say(f"  {'column':<{width}}  {'holds':<18}{'missing':>9}")
-    for one in findings:
-        holds = one.kind
-        if one.kind == "category":
-            holds = f"{one.n_categories:,} categories"
-        mark = "  <- see below" if one.name in problems else ""
-        say(f"  {safe(one.name):<{width}}  {holds:<18}{one.n_missing:>9,}{mark}")
-    if not problems:
-        say("Nothing is wrong.")
-        return
-    n = len(problems)
-    say(f"{counted(n, 'column')} cannot be used as {'it is' if n == 1 else 'they are'}:")
-    for problem in problems.values():
-        say(f"  {problem.say(command=True)}")

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -81,6 +82,12 @@ columns_option = names_option(
     "--column", "columns", help="Learn from these columns, such as a,b [default: all others]."
 )
 drop_option = names_option("--drop", help="Do not learn from these columns, such as id,name.")
+category_option = names_option(
+    "--category", help="These columns hold categories, also where they look like numbers."
+)
+number_option = names_option(
+    "--number", help="These columns hold numbers, also where they look like codes, as 007."
+)
 decimal_option = click.option(
     "--decimal",
     type=click.Choice([".", ","]),
@@ -88,26 +95,22 @@ decimal_option = click.option(
     show_default=True,
     help="What stands before the decimals of a number in CSV.",
 )
-missing_option = click.option(
-    "--missing",
-    type=click.Choice(["fill", "error"]),
-    default="fill",
-    show_default=True,
-    help="Fill missing values in, with a std that knows it, or refuse them.",
+policy_option = partial(
+    click.option, type=click.Choice(["fill", "error"]), default="fill", show_default=True
 )
-unknown_option = click.option(
+missing_option = policy_option(
+    "--missing", help="Fill missing values in, with a std that knows it, or refuse them."
+)
+unknown_option = policy_option(
     "--unknown",
-    type=click.Choice(["fill", "error"]),
-    default="fill",
-    show_default=True,
     help="Answer for categories that fit has not seen, with a larger std, or refuse them.",
 )
 NEW_FILE = File(dir_okay=False, path_type=Path)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for a machine.")
 target_option = click.option(
-    "--target", default=None, metavar="COLUMN", help="The true values [default: that of fit]."
+    "--target", metavar="COLUMN", help="The true values [default: that of fit]."
 )
-report_option = click.option("--report", type=NEW_FILE, default=None, help="HTML page to write.")
+report_option = click.option("--report", type=NEW_FILE, help="HTML page to write.")
 coverage_option = click.option(
     "--coverage",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -130,10 +133,31 @@ def scores_of(y: Array, mean: Array, std: Array) -> dict[str, float | None]:
     }
 
 
+def interval_scores(y: Array, lower: Array, upper: Array, level: float) -> dict[str, float]:
+    """Share of targets within intervals, their mean width, and their interval score.
+
+    The score is the width, and what lies outside times 2 / (1 - level).
+    """
+    outside = (lower - y).clip(0) + (y - upper).clip(0)
+    width = float((upper - lower).mean())
+    return {
+        "coverage": float((outside == 0).mean()),
+        "width": width,
+        "interval_score": width + 2 / (1 - level) * float(outside.mean()),
+    }
+
+
 def print_scores(scores: dict[str, float | None], rows: str, level: float = 0.9) -> None:
     """One line for each score of some rows."""
     say(f"Scores {rows}:")
+    price = 2 / (1 - level)
     notes = {
+        "nll": ("NLL", " of a normal distribution"),
+        "crps": ("CRPS", " of a normal distribution"),
+        "log_score": ("log score", " of the predicted distribution"),
+        "crps_of_distribution": ("CRPS", " of the predicted distribution"),
+        "width": ("width", " of the intervals, mean"),
+        "interval_score": ("score", f" of the intervals: width, and misses times {price:.4g}"),
         "within_90": ("90% by std", " within mean -+ 1.64 std (0.9 if errors were normal)"),
         "coverage": ("interval", f" within lower and upper (of {level:.4g})"),
     }
@@ -180,7 +204,7 @@ def data_file(data: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def naming(path: str | Path) -> Iterator[None]:
+def naming_full_disk(path: str | Path) -> Iterator[None]:
     """Say which file there was no room for."""
     try:
         yield

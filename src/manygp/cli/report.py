@@ -16,7 +16,7 @@ from manygp.cli.options import (
     data_file,
     decimal_option,
     missing_option,
-    naming,
+    naming_full_disk,
     require_place,
     say,
     target_option,
@@ -26,6 +26,9 @@ from manygp.runtime import progress
 from manygp.runtime.words import counted
 
 if TYPE_CHECKING:  # else imported by the command: help should be quick
+    import numpy as np
+    import numpy.typing as npt
+
     from manygp.cli.table_model import TableModel
     from manygp.display.report import Tested
 
@@ -33,8 +36,12 @@ if TYPE_CHECKING:  # else imported by the command: help should be quick
 @click.command()
 @click.argument("model", type=FILE)
 @click.argument("data", type=DATA)
-@click.option("-o", "--output", type=NEW_FILE, default=None,
-    help="HTML page to write [default: MODEL with .html at its end].")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    type=NEW_FILE,
+    help="HTML page to write [default: MODEL with .html at its end].",
+)
 @target_option
 @coverage_option
 @decimal_option
@@ -61,7 +68,7 @@ def report(
     scored as new ones; of the training table it is the page that fit writes.
     """  # fmt: skip
     from manygp.cli.table_model import TableModel
-    from manygp.tables.reading import open_table
+    from manygp.tables.formats import open_table
 
     page = model.with_suffix(".html") if output is None else output
     require_place(page, model, data)
@@ -79,6 +86,14 @@ def report(
     say(f"{page}: {shown}")
 
 
+def training_rows_among(fitted: TableModel, tested: Tested) -> npt.NDArray[np.bool_]:
+    """Which of some rows the model has learned from: (N,)."""
+    from manygp.display.report import are_training_rows
+
+    assert tested.X is not None
+    return are_training_rows(fitted.model, tested.X, tested.y, tested.codes)
+
+
 def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
     """Write the page about a model and tested rows, and tell which rows it scores.
 
@@ -86,10 +101,9 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
     """
     import numpy as np
 
-    from manygp.display.report import are_training_rows, write_report
+    from manygp.display.report import write_report
 
-    assert tested.X is not None
-    known = are_training_rows(fitted.model, tested.X, tested.y, tested.codes)
+    known = training_rows_among(fitted, tested)
     n_known, n = int(known.sum()), len(known)
     new: Tested | None = tested
     shown, numbers = counted(n, "row"), None
@@ -103,7 +117,7 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
         without = f"without {counted(n_known, 'training row')}"
         new = tested.some(~known)._replace(name=f"{tested.name} ({without})")
         shown = f"{counted(n - n_known, 'row')}, {without}"
-    with naming(page), progress.shown(verbose=sys.stderr.isatty()) as told:
+    with naming_full_disk(page), progress.shown(verbose=sys.stderr.isatty()) as told:
         told.begin("drawing")
         write_report(fitted.model, page, name=fitted.path.name, tested=new, numbers=numbers)
     return shown

@@ -15,10 +15,11 @@ from manygp.display.report import Tested
 from manygp.model import FittedModel
 from manygp.storage import read_model
 from manygp.tables.encoder import Encoded, TableEncoder
-from manygp.tables.training_rows import naming, read_rows, targets_of
+from manygp.tables.formats import open_table
+from manygp.tables.training_rows import naming_file, targets_of
 
 
-class Answered(NamedTuple):
+class ScoredRows(NamedTuple):
     """Rows whose targets are known.
 
     Attributes
@@ -91,10 +92,14 @@ class TableModel(NamedTuple):
             lambda X, alpha: self.model.predict(X, alpha=alpha), rows, 0.0
         )
         ends = () if coverage is None else self.model.interval_of(mean, std, coverage)
-        if not levels:
-            return np.array([mean, std, *ends])
-        found = self.model.distribution_of(mean, std)
-        return np.array([mean, std, *ends, *(found.ppf(level) for level in levels)])
+        return np.array([mean, std, *ends, *(self._quantile(mean, std, one) for one in levels)])
+
+    def _quantile(self, mean: Array, std: Array, level: float) -> Array:
+        """An end of the interval that leaves as much outside: 0.05 and 0.95 are those of 90%."""
+        if level == 0.5:
+            return mean
+        lower, upper = self.model.interval_of(mean, std, abs(2 * level - 1))
+        return lower if level < 0.5 else upper
 
     def named_target(self, target: str | None) -> str:
         """The column of the true values."""
@@ -111,16 +116,16 @@ class TableModel(NamedTuple):
         *,
         decimal: str = ".",
         with_rows: bool = False,
-    ) -> Answered:
+    ) -> ScoredRows:
         """Targets and answers of the rows of a table that have a target."""
         if coverage is not None:
             self.model.require_coverage(coverage)
         target = self.named_target(target)
         columns = dict.fromkeys([*self.encoder.column_names, target])
-        table, batches = read_rows(data, list(columns), decimal=decimal)
+        table = open_table(data, decimal)
         answers, kept, every = [], [], []
-        with counting() as count, naming(table):
-            for batch in batches:
+        with counting() as count, naming_file(table):
+            for batch in table.batches(list(columns)):
                 y, rows = targets_of(batch, target), self.encoder.encode(batch)
                 known = ~np.isnan(y)
                 every.append(y)
@@ -134,7 +139,7 @@ class TableModel(NamedTuple):
         targets = np.concatenate(every)
         known = ~np.isnan(targets)
         X, codes = map(np.concatenate, zip(*kept, strict=True)) if with_rows else (None, None)
-        return Answered(
+        return ScoredRows(
             targets[known],
             np.concatenate(answers, axis=1),
             int((~known).sum()),

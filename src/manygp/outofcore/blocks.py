@@ -13,7 +13,7 @@ import numpy.typing as npt
 from manygp.arrays import Array
 from manygp.inputs import LARGEST
 from manygp.runtime.files import replacing
-from manygp.tables.parquet_files import from_arrow, is_numeric, open_parquet, parquet_paths
+from manygp.tables.parquet_files import from_arrow, open_parquet, parquet_paths, require_numbers
 
 # Rows of a block that are in memory at a time.
 PIECE_ROWS = 2**17
@@ -50,8 +50,16 @@ class ParquetBlock(NamedTuple):
                 PIECE_ROWS, row_groups=[self.group], columns=list(self.columns)
             )
             for batch in batches:
-                columns = [from_arrow(batch.column(name)) for name in self.columns]
-                yield np.column_stack([np.asarray(one, dtype=float) for one in columns])
+                yield np.column_stack([self._numbers(batch, name) for name in self.columns])
+
+    def _numbers(self, batch: Any, name: str) -> Array:
+        values = from_arrow(batch.column(name))
+        if values.dtype.kind == "O":
+            raise ValueError(
+                f"{self.path}: column {name!r} has integers of more digits than a number can "
+                "hold, as ids have; leave the column out"
+            )
+        return np.asarray(values, dtype=float)
 
     @property
     def place(self) -> str:
@@ -146,25 +154,11 @@ def parquet_blocks(
     blocks, sizes = [], []
     for one in parquet_paths(Path(path)):
         with open_parquet(one) as file:
-            _check_types(one, file.schema_arrow, columns)
+            remedy = "more rows than fit into memory must be numbers: leave it out"
+            require_numbers(one, file.schema_arrow, columns, remedy)
             first = 0
             for group in range(file.metadata.num_row_groups):
                 blocks.append(ParquetBlock(str(one), group, tuple(columns), first))
                 sizes.append(file.metadata.row_group(group).num_rows)
                 first += sizes[-1]
     return blocks, sizes
-
-
-def _check_types(path: Path, schema: Any, columns: Sequence[str]) -> None:
-    """Refuse columns that are not there, or hold no numbers."""
-    from pyarrow import types
-
-    for name in columns:
-        if name not in schema.names:
-            raise ValueError(f"{path} has no column {name!r}, which other files have")
-        kind = schema.field(name).type
-        if not (is_numeric(kind) or types.is_boolean(kind)):
-            raise ValueError(
-                f"{path}: column {name!r} is of type {kind}, and more rows than fit a sample must "
-                "be numbers; leave the column out, or encode it first"
-            )

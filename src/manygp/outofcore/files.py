@@ -15,10 +15,9 @@ from manygp.outofcore import training
 from manygp.outofcore.blocks import Columns, parquet_blocks
 from manygp.outofcore.engine import Engine
 from manygp.settings import Settings
-from manygp.tables.base import starts_with
-from manygp.tables.parquet_files import PARQUET_SUFFIXES, count_rows
-from manygp.tables.reading import open_table
-from manygp.tables.training_rows import Chosen, TrainingTable, input_names, read_training
+from manygp.tables.formats import format_of, open_table
+from manygp.tables.parquet_files import PARQUET, count_rows
+from manygp.tables.training_rows import ColumnRoles, TrainingTable, input_names, read_training
 
 
 class Source(NamedTuple):
@@ -27,25 +26,25 @@ class Source(NamedTuple):
     Attributes
     ----------
     path : path
-    chosen : Chosen
+    roles : ColumnRoles
         Its columns that matter.
     folder : path or None
         Where to work; a temporary folder by default.
     """
 
     path: Path
-    chosen: Chosen
+    roles: ColumnRoles
     folder: str | PathLike[str] | None = None
 
     @property
     def is_large(self) -> bool:
         """Whether it has more rows than are read into memory."""
-        return _is_parquet(self.path) and count_rows(self.path) > training.MEMORY_ROWS
+        return format_of(self.path) is PARQUET and count_rows(self.path) > training.MEMORY_ROWS
 
     @property
     def has_numbers(self) -> bool:
         """Whether all of its columns that matter hold numbers, as files say themselves."""
-        columns = [*input_names(open_table(self.path), self.chosen), *self.chosen.apart]
+        columns = [*input_names(open_table(self.path), self.roles), *self.roles.apart]
         try:
             parquet_blocks(self.path, columns)
         except ValueError:
@@ -54,16 +53,7 @@ class Source(NamedTuple):
 
     def read(self) -> TrainingTable:
         """All of its rows."""
-        return read_training(self.path, self.chosen)
-
-
-def _is_parquet(path: Path) -> bool:
-    """Whether a path is a Parquet file, or a folder, which may hold some."""
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    if path.is_dir() or path.suffix.lower() in PARQUET_SUFFIXES:
-        return True
-    return path.is_file() and starts_with(path, b"PAR1")
+        return read_training(self.path, self.roles)
 
 
 def train_file(settings: Settings, source: Source, engine: Engine, seed: int) -> FittedModel:
@@ -77,12 +67,12 @@ def train_file(settings: Settings, source: Source, engine: Engine, seed: int) ->
     seed : int
     """
     training.check_settings(settings)
-    chosen = source.chosen
-    names = tuple(input_names(open_table(source.path), chosen))
-    blocks, sizes = parquet_blocks(source.path, [*names, *chosen.apart])
-    columns = Columns(names, noise=chosen.noise is not None)
+    roles = source.roles
+    names = tuple(input_names(open_table(source.path), roles))
+    blocks, sizes = parquet_blocks(source.path, [*names, *roles.apart])
+    columns = Columns(names, noise=roles.noise is not None)
     with working(source.folder) as folder:
-        job = training.Job(settings, blocks, sizes, columns, folder, engine, chosen.target)
+        job = training.Job(settings, blocks, sizes, columns, folder, engine, roles.target)
         return training.train_blocks(job, seed)
 
 

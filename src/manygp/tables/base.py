@@ -8,9 +8,9 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -49,8 +49,12 @@ class Batch(NamedTuple):
         The line of the file at which each row starts, if the file is text.
     categorical : frozenset of str
         Columns whose type says that they hold categories, also where these look like numbers.
+    text : frozenset of str
+        Columns whose type says that they hold text: what looks like a number there is a code.
     first : int
         How messages count the first row of the table: 1, but 0 of a table of Python.
+    kept : tuple of columns
+        Columns of any type to copy as they are: text (N,), or arrays of pyarrow.
     """
 
     start: int
@@ -58,11 +62,13 @@ class Batch(NamedTuple):
     lines: npt.NDArray[np.int64] | None = None
     categorical: frozenset[str] = frozenset()
     first: int = 1
+    kept: tuple[Any, ...] = ()
+    text: frozenset[str] = frozenset()
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(next(iter(self.columns.values())))
+        return len(next(iter((*self.columns.values(), *self.kept))))
 
     @property
     def dtypes(self) -> list[np.dtype[Any]]:
@@ -75,15 +81,59 @@ class Batch(NamedTuple):
         return f"row {row}" if self.lines is None else place_of(row, self.lines[index])
 
 
-@dataclass(frozen=True)
-class TableFile:
-    """A table on disk: its columns, and its rows in pieces, which can be read again and again."""
+# Adds rows to a table: takes numbers (columns, N), and a list of columns to copy as they are.
+WriteRows: TypeAlias = Callable[..., None]
+
+
+class TableFormat(NamedTuple):
+    """A format of tables on disk.
+
+    Attributes
+    ----------
+    name : str
+    endings : tuple of str
+        Endings of names that tell the format, such as ".csv".
+    magic : bytes
+        The first bytes of every file, by which it is known under any name; may be empty.
+    is_text : bool
+        Whether what is written may be gzipped.
+    open : callable
+        (path, decimal) -> TableFile; `decimal` is what stands before the decimals in text.
+    writer : callable
+        (binary file, names of columns of numbers, names of columns to copy) -> context manager
+        that gives a `WriteRows`.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    magic: bytes
+    is_text: bool
+    open: Callable[[Path, str], TableFile]
+    writer: Callable[[IO[bytes], Sequence[str], Sequence[str]], AbstractContextManager[WriteRows]]
+
+    @property
+    def output_endings(self) -> list[str]:
+        """Endings of files that are written."""
+        packings = ("", ".gz") if self.is_text else ("",)
+        return [ending + packing for ending in self.endings for packing in packings]
+
+
+class TableFile(NamedTuple):
+    """A table on disk, whose rows can be read again and again.
+
+    Attributes
+    ----------
+    path : Path
+    names : tuple of str
+        Names of its columns.
+    pieces : callable
+        (names of columns to read, names of columns to copy, largest number of rows) -> pieces of
+        the table; none if it has no rows.
+    """
 
     path: Path
     names: tuple[str, ...]
-    # Takes the names of columns and the largest number of rows of a piece; yields the pieces,
-    # none if the table has no rows.
-    pieces: Callable[[tuple[str, ...], int], Iterator[Batch]]
+    pieces: Callable[[tuple[str, ...], tuple[str, ...], int], Iterator[Batch]]
 
     def check_column(self, name: str) -> None:
         """Refuse a name that no column has."""
@@ -94,12 +144,14 @@ class TableFile:
         hint = f"did you mean {lower[near[0]]!r}? There" if near else "there"
         raise ValueError(f"{self.path}: no column {name!r}; {hint} are {listed(self.names)}")
 
-    def batches(self, columns: Sequence[str], batch_rows: int = BATCH_ROWS) -> Iterator[Batch]:
+    def batches(
+        self, columns: Sequence[str], batch_rows: int = BATCH_ROWS, kept: Sequence[str] = ()
+    ) -> Iterator[Batch]:
         """Pieces of some columns, of at most `batch_rows` rows, in the order of the file."""
         check_integer("batch_rows", batch_rows, 1)
-        for name in columns:
+        for name in (*columns, *kept):
             self.check_column(name)
-        return self._refuse_empty(self.pieces(tuple(columns), batch_rows))
+        return self._refuse_empty(self.pieces(tuple(columns), tuple(kept), batch_rows))
 
     def _refuse_empty(self, pieces: Iterator[Batch]) -> Iterator[Batch]:
         batch = None

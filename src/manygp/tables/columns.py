@@ -10,14 +10,7 @@ import numpy.typing as npt
 
 from manygp.arrays import Array
 from manygp.tables.base import MISSING, Batch, is_missing, quoted, refuse_repeated, shortened
-from manygp.tables.values import (
-    as_days,
-    as_floats,
-    as_number,
-    as_words,
-    is_date,
-    is_infinite,
-)
+from manygp.tables.values import as_days, as_floats, as_number, as_words, is_date, is_infinite
 
 COLUMN_KINDS = ("number", "category", "date")
 # Periods of the cycles of dates, in days.

@@ -1,20 +1,26 @@
-"""Tables in CSV, also gzipped."""
+"""Format of tables: CSV, also gzipped."""
 
 from __future__ import annotations
 
 import csv
 import gzip
+import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 import numpy as np
+import numpy.typing as npt
 
+from manygp.arrays import Array
 from manygp.tables.base import (
     Batch,
     TableFile,
+    TableFormat,
+    WriteRows,
     bounded_rows,
     place_of,
     refuse_repeated,
@@ -94,29 +100,24 @@ def _csv_pieces(
     delimiter: str,
     read: Callable[[str], str],
     columns: tuple[str, ...],
+    kept: tuple[str, ...],
     batch_rows: int,
 ) -> Iterator[Batch]:
     records = _records(path, delimiter)
     _, header = next(records)
     names = [name.strip() for name in header]
-    positions = [names.index(name) for name in columns]
+    positions = [names.index(name) for name in (*columns, *kept)]
     batch_rows = bounded_rows(batch_rows, len(names))
     start = 0
     lines: list[int] = []
     rows: list[list[str]] = []
 
     def batch() -> Batch:
-        cells = zip(*rows, strict=True)
-        arrays = {}
-        for name, column in zip(columns, cells, strict=True):
-            try:
-                arrays[name] = np.array([read(text) for text in column], dtype=object)
-            except ValueError as error:
-                raise ValueError(
-                    f"{path}: column {name!r}: {error}, as --decimal , says; remove points that "
-                    "separate thousands"
-                ) from None
-        return Batch(start, arrays, np.array(lines, dtype=np.int64))
+        cells = list(zip(*rows, strict=True))
+        pairs = zip(columns, cells, strict=False)
+        arrays = {name: _read_column(path, name, cell, read) for name, cell in pairs}
+        copies = [[text.strip() for text in cell] for cell in cells[len(columns) :]]
+        return Batch(start, arrays, np.array(lines, dtype=np.int64), kept=tuple(copies))
 
     for line, fields in records:
         lines.append(line)
@@ -127,6 +128,18 @@ def _csv_pieces(
             lines, rows = [], []
     if rows:
         yield batch()
+
+
+def _read_column(
+    path: Path, name: str, cells: Sequence[str], read: Callable[[str], str]
+) -> npt.NDArray[Any]:
+    try:
+        return np.array([read(text) for text in cells], dtype=object)
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: column {name!r}: {error}, as --decimal , says; remove points that separate "
+            "thousands"
+        ) from None
 
 
 def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -188,3 +201,44 @@ def _refuse_ragged(place: str, fields: Sequence[str], header: Sequence[str]) -> 
     lacking = header[len(fields) :]
     why = f"none for column {lacking[0].strip()!r}" if lacking else "too many"
     raise ValueError(f"{place} has {len(fields)} fields, the header {len(header)}: {why}")
+
+
+@contextmanager
+def csv_writer(
+    file: IO[bytes], names: Sequence[str], kept_names: Sequence[str], delimiter: str = ","
+) -> Iterator[WriteRows]:
+    """Write columns that are kept, and numbers with all of their digits."""
+
+    def write_lines(rows: Iterable[Any]) -> None:
+        text = io.StringIO()
+        csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
+        file.write(text.getvalue().encode())
+
+    def write(columns: Array, kept: Sequence[Any] = ()) -> None:
+        numbers = [map(repr, row) for row in columns.tolist()]
+        if kept:
+            write_lines(zip(*map(_as_text, kept), *numbers, strict=True))
+        else:
+            lines = (delimiter.join(row) for row in zip(*numbers, strict=True))
+            file.write("".join(f"{line}\n" for line in lines).encode())
+
+    write_lines([[*kept_names, *names]])
+    yield write
+
+
+def _as_text(column: Any) -> Sequence[Any]:
+    """A column that is kept as text, or as what the CSV writer makes text of."""
+    if not hasattr(column, "to_pylist"):
+        cells: Sequence[Any] = column
+        return cells
+    from pyarrow import string, types
+
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if types.is_temporal(column.type):  # Python's own dates have no nanoseconds
+        column = column.cast(string())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+CSV = TableFormat("CSV", (".csv",), b"", True, csv_table, csv_writer)

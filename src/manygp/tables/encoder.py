@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manygp.arrays import Array
+from manygp.runtime.progress import warn
 from manygp.tables.base import Batch, refuse_repeated, shortened
 from manygp.tables.columns import (
     PERIODS,
@@ -151,7 +152,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             column = _learn(one.name, one.kind, batch, Y)
             piece, unusual = encode_column(column, batch)
             if column.kind == "category":
-                column = column._replace(fill=tuple(piece.mean(axis=0).tolist()))
+                column = column._replace(fill=tuple(safe_mean(piece).tolist()))
             columns.append(column)
             donors.append(piece[rows])
             pieces.append(_out_of_fold(column, batch, Y, folds) if column.means else piece)
@@ -243,7 +244,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             means, stds = answer(copies.reshape(-1, copies.shape[2]), known)
             shape = (len(copies), len(index), *mean.shape[1:])
             means, stds = means.reshape(shape), stds.reshape(shape)
-            mean[index] = means.mean(axis=0)
+            mean[index] = safe_mean(means)
             unit = stds.max(axis=0)  # whose square may overflow
             spread = ((stds / unit) ** 2).mean(axis=0) + (means / unit).var(axis=0)
             std[index] = unit * np.sqrt(spread)
@@ -325,6 +326,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.feature_names_in_ = np.array(self.column_names, dtype=object)
 
 
+def safe_mean(values: Array) -> Array:
+    """The mean along the first axis; a sum that may overflow is that of a 2^40th part."""
+    if np.abs(values).max(initial=0.0) < 2.0**980:
+        return np.asarray(values.mean(axis=0))
+    return np.asarray((values * 2.0**-40).mean(axis=0) * 2.0**40)
+
+
 def _columns_from_json(found: Any) -> tuple[Column, ...]:
     if not isinstance(found, list) or not found:
         raise ValueError(f"an encoding is a list of columns, not {shortened(found)}")
@@ -372,8 +380,11 @@ def _noise_of_gaps(X: Array, Y: Array, gaps: npt.NDArray[np.bool_], seed: int) -
     with threadpool_limits(1):  # else the last digits may depend on the machine
         guess = cross_val_predict(trees, X[rows], y, cv=KFold(FOLDS))
     parts = np.column_stack([np.ones(len(rows)), gaps[rows][:, which]])
-    found[which] = nnls(parts, (y - guess) ** 2)[0][1:] * scale**2
-    return found
+    with np.errstate(over="ignore"):
+        found[which] = nnls(parts, (y - guess) ** 2)[0][1:] * np.square(scale)
+    if not np.isfinite(found).all():
+        warn("y is so large that the noise of missing values overflows, and is left out; scale y")
+    return np.where(np.isfinite(found), found, 0.0)
 
 
 def _raw(column: Column, batch: Batch) -> Array:
@@ -416,7 +427,10 @@ def _target_means(codes: npt.NDArray[np.intp], Y: Array, n_categories: int) -> A
 
     encoder = TargetEncoder(categories=[np.arange(n_categories)], target_type="continuous")
     every = np.arange(n_categories)[:, None]
-    return np.array([encoder.fit(codes[:, None], y).transform(every)[:, 0] for y in Y.T])
+    # Squares of targets may overflow; a power of two costs no digit.
+    unit = 2.0 ** np.clip(np.frexp(np.abs(Y).max(axis=0, initial=0.0))[1], -1000, 1000)
+    parts = [encoder.fit(codes[:, None], y).transform(every)[:, 0] for y in (Y / unit).T]
+    return np.array(parts) * unit[:, None]
 
 
 def _out_of_fold(column: Column, batch: Batch, Y: Array, folds: npt.NDArray[Any]) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ def as_batch(X: Any) -> Batch | None:
         raise ValueError(f"X has {len(values)} columns and no rows, and at least one is required")
     pairs = list(zip(names, values, strict=True))
     categorical = frozenset(name for name, one in pairs if _is_categorical(one))
-    return Batch(0, {name: read(name, one) for name, one in pairs}, None, categorical, first=0)
+    columns = {name: read(name, one) for name, one in pairs}
+    text = frozenset(name for name, one in pairs if _is_text(one))
+    return Batch(0, columns, None, categorical, first=0, text=text)
 
 
 def _named_columns(X: Any) -> tuple[list[str], list[Any], Callable[..., Any]] | None:
@@ -49,6 +52,15 @@ def _is_categorical(column: Any) -> bool:
     return kind.startswith(("category", "categorical", "enum", "dictionary"))
 
 
+def _is_text(column: Any) -> bool:
+    """Whether a column holds text by its type, or is one of objects that are all text."""
+    kind = str(getattr(column, "dtype", getattr(column, "type", ""))).lower()
+    if kind == "object":
+        present = column[column.notna()] if hasattr(column, "notna") else column.drop_nulls()
+        return all(isinstance(value, str) for value in present)
+    return kind.startswith(("str", "string", "large_string"))
+
+
 def needs_encoding(batch: Batch) -> bool:
     """Whether a column is more than complete numbers."""
     return bool(batch.categorical) or any(
@@ -63,13 +75,36 @@ def words_of(values: Any, missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     return np.array([None if gone else str(v).strip() for v, gone in pairs], dtype=object)
 
 
-def numbers_of(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Numbers as floats, or as text where these would lose digits, as those of ids."""
-    if values.dtype.kind in "iu" and len(values):
-        size = max(abs(int(values.min())), abs(int(values.max())))
-        if size >= EXACT_INTEGERS:
-            return words_of(values.tolist(), np.zeros(len(values), dtype=bool))
-    return np.asarray(values, dtype=np.float64)
+def numbers_of(
+    values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[Any]:
+    """Numbers as floats, NaN where missing, or as text where floats would lose digits of ids.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N,)
+        Floats, integers, or objects: integers, floats and decimals.
+    missing : ndarray of shape (N,), optional
+        Which of them are missing, and may be anything.
+    """
+    missing = np.zeros(len(values), dtype=bool) if missing is None else missing
+    present = values[~missing]
+    if _lose_digits(present):
+        return words_of(values.tolist(), missing)
+    numbers = np.full(len(values), np.nan)
+    numbers[~missing] = present
+    return numbers
+
+
+def _lose_digits(values: npt.NDArray[Any]) -> bool:
+    """Whether integers are among numbers that may be others as floats."""
+    if values.dtype.kind == "O":
+        return any(
+            v % 1 == 0 and abs(v) >= EXACT_INTEGERS for v in values if not isinstance(v, float)
+        )
+    if values.dtype.kind not in "iu" or not len(values):
+        return False
+    return max(abs(int(values.min())), abs(int(values.max()))) >= EXACT_INTEGERS
 
 
 def _of_pandas(name: str, column: Any) -> npt.NDArray[Any]:
@@ -77,14 +112,15 @@ def _of_pandas(name: str, column: Any) -> npt.NDArray[Any]:
     missing = column.isna().to_numpy(dtype=bool)
     if kind == "M":
         naive = column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz else column
-        moments: npt.NDArray[Any] = naive.to_numpy(dtype="datetime64[ns]")
-        return moments
+        moments = naive.to_numpy()  # with its own unit: nanoseconds end in 2262
+        return moments if moments.dtype.kind == "M" else np.array(moments, "datetime64[us]")
     if dtype.startswith(("timedelta", "period", "interval", "complex")):
         _refuse_type(name, dtype)
     if dtype != "category" and kind in "iuf":
-        if missing.any():
+        if kind == "f":
             return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-        return numbers_of(column.to_numpy(dtype=None if kind in "iu" else np.float64))
+        whole = column.fillna(0) if missing.any() else column
+        return numbers_of(whole.to_numpy(dtype=np.uint64 if kind == "u" else np.int64), missing)
     if kind == "b" and not missing.any():
         return np.asarray(column.to_numpy(dtype=bool))
     return _of_objects(column.astype(object).to_numpy(), missing)
@@ -92,19 +128,17 @@ def _of_pandas(name: str, column: Any) -> npt.NDArray[Any]:
 
 def _of_objects(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     """Python objects: floats if all of them are numbers, else text."""
-    present = [value for value, gone in zip(values, missing, strict=True) if not gone]
-    if present and all(isinstance(v, float | int) and not isinstance(v, bool) for v in present):
-        found = np.full(len(values), np.nan)
-        found[~missing] = present
-        return found
+    present = values[~missing]
+    if len(present) and all(isinstance(v, Real) and not isinstance(v, bool) for v in present):
+        return numbers_of(values, missing)
     return words_of(values, missing)
 
 
 def _of_polars(name: str, column: Any) -> npt.NDArray[Any]:
     import polars
 
-    if column.dtype.is_integer() and column.null_count() == 0:
-        return numbers_of(column.to_numpy())
+    if column.dtype.is_integer():
+        return numbers_of(column.fill_null(0).to_numpy(), column.is_null().to_numpy())
     if column.dtype.is_numeric() or column.dtype == polars.Null:
         return np.asarray(column.cast(polars.Float64).to_numpy(), dtype=np.float64)
     if column.dtype == polars.Date or isinstance(column.dtype, polars.Datetime):

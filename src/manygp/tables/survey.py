@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from manygp.tables.values import (
     DRESSED,
     EXACT_CHARACTERS,
     OTHER_TIMES,
+    any_code,
     as_floats,
     as_words,
     kind_of,
@@ -104,11 +105,14 @@ class Survey:
     ----------
     columns : sequence of str
         Names of the columns.
+    kinds : mapping of str to str, optional
+        Columns that hold a "number" or a "category" whatever they look like, or a "target", which
+        no leading zero makes a category.
     """
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], kinds: Mapping[str, str] | None = None) -> None:
         self.columns = tuple(columns)
-        self._seen = [_Seen(name) for name in columns]
+        self._seen = [_Seen(name, (kinds or {}).get(name)) for name in columns]
 
     def add(self, batch: Batch) -> dict[str, Array]:
         """Take note of a batch; the columns that hold numbers only, as floats."""
@@ -123,10 +127,11 @@ class Survey:
 class _Seen:
     """What one column has held so far."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, known: str | None = None) -> None:
         self.name = name
         self.n_rows = self.n_missing = 0
-        self.categorical = False
+        self.categorical = known == "category"
+        self.known = known
         # How many values of each kind there were, and the first of them.
         self.counts: Counter[str] = Counter()
         self.first: dict[str, str] = {}
@@ -137,8 +142,7 @@ class _Seen:
         """Take note of a batch; its values as floats if all of them are numbers."""
         values = batch.columns[self.name]
         self.n_rows += len(values)
-        self.categorical |= self.name in batch.categorical
-        numbers = None if self.categorical else _plain_numbers(values)
+        numbers = self._numbers(batch, values)
         missing = is_missing(values if numbers is None else numbers)
         self.n_missing += int(missing.sum())
         if numbers is not None:
@@ -155,6 +159,13 @@ class _Seen:
             self._add_text(batch, values, missing)
         return numbers
 
+    def _numbers(self, batch: Batch, values: npt.NDArray[Any]) -> Array | None:
+        """The values of a batch as floats, if they are numbers and not codes."""
+        is_text = self.name in batch.text and self.known is None
+        has_codes = values.dtype.kind == "O" and self.known is None and any_code(values)
+        self.categorical |= has_codes or self.name in batch.categorical
+        return None if self.categorical or is_text else _plain_numbers(values)
+
     def _add_text(
         self, batch: Batch, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]
     ) -> None:
@@ -164,6 +175,8 @@ class _Seen:
             kinds = {text: kind_of(text) for text in times}
         else:
             kinds = dict.fromkeys(times, "text")
+        if self.name in batch.text and self.known is None:  # digits are codes there
+            kinds = {text: "text" if k in ("number", "long") else k for text, k in kinds.items()}
         for text, kind in kinds.items():
             self.counts[kind] += times[text]
             if kind not in self.first:
@@ -188,13 +201,19 @@ class _Seen:
         return Finding(self.name, kind, self.n_missing, n_categories, problem)
 
     def _kind(self) -> tuple[str, Problem | None]:
-        counts, n = self.counts, self.n_present
-        if n == 0:
+        if self.n_present == 0:
             return "number", self._leave_out(f"none of {self.n_rows:,} values is there")
         if self.categorical:
             return "category", self._too_many()
-        if counts["infinite"]:
+        if self.counts["infinite"]:
             return "number", self._odd("infinite")
+        if self.known == "number" and not set(self.counts) <= set(NUMERIC):
+            return "number", self._stray("number")
+        return self._number_or_date() or ("category", self._too_many())
+
+    def _number_or_date(self) -> tuple[str, Problem | None] | None:
+        """The kind of a column at least half of whose values are numbers, or dates."""
+        counts, n = self.counts, self.n_present
         for kind, known in (("number", NUMERIC), ("date", DATED)):
             if counts[kind] == n:
                 return kind, None
@@ -204,7 +223,7 @@ class _Seen:
                     return kind, self._odd(max(odd, key=counts.__getitem__))
                 if kind == "number" or counts["date"] > MOST_ONE_HOT:
                     return kind, self._stray(kind)
-        return "category", self._too_many()
+        return None
 
     def _odd(self, kind: str) -> Problem:
         what, command, python = ODDITIES[kind]
@@ -235,7 +254,11 @@ class _Seen:
         else:
             return None
         first = next(iter(self.first.values()))
-        return self._leave_out(f"{what}, first {first}")
+        problem = self._leave_out(f"{what}, first {first}")
+        if self.categorical and self.counts["number"]:
+            number = f"leave it out ({self._drop()}), or pass --number {in_option(self.name)}"
+            return problem._replace(command=number, python="drop the column, or make it a number")
+        return problem
 
     def _leave_out(self, what: str) -> Problem:
         return self._problem(what, f"leave it out ({self._drop()})", "drop the column")

@@ -11,24 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import Array
-from manygp.tables.base import BATCH_ROWS, Batch, TableFile, refuse_repeated
+from manygp.tables.base import Batch, TableFile, refuse_repeated
 from manygp.tables.columns import Column, Refusal, encode_column
-from manygp.tables.reading import open_table
-from manygp.tables.survey import (
-    KIND_WORDS,
-    Finding,
-    Problem,
-    Problems,
-    Survey,
-    problems_of,
-)
+from manygp.tables.formats import open_table
+from manygp.tables.survey import KIND_WORDS, Finding, Problem, Problems, Survey, problems_of
 from manygp.tables.values import as_moments
 
 # Training rows are read in small pieces, whose text stays in the cache of the processor.
 TRAINING_PIECE_ROWS = 2**13
 
 
-class Chosen(NamedTuple):
+class ColumnRoles(NamedTuple):
     """The columns of a training table that matter.
 
     Attributes
@@ -41,12 +34,25 @@ class Chosen(NamedTuple):
         Columns to leave out.
     noise : str, optional
         The column of known noise variances; it holds numbers.
+    categories, numbers : sequences of str
+        Columns that hold categories, or numbers, whatever they look like.
     """
 
     target: str
     columns: Sequence[str] | None = None
     drop: Sequence[str] = ()
     noise: str | None = None
+    categories: Sequence[str] = ()
+    numbers: Sequence[str] = ()
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What is known about what columns hold, for a `Survey`."""
+        return {
+            **dict.fromkeys(self.categories, "category"),
+            **dict.fromkeys(self.numbers, "number"),
+            **dict.fromkeys(self.apart, "target"),
+        }
 
     @property
     def apart(self) -> list[str]:
@@ -80,7 +86,7 @@ class TrainingTable(NamedTuple):
 
 
 def read_training(
-    path: str | PathLike[str], chosen: Chosen, *, decimal: str = ".", missing: str = "fill"
+    path: str | PathLike[str], roles: ColumnRoles, *, decimal: str = ".", missing: str = "fill"
 ) -> TrainingTable:
     """Read a table of training rows; rows without a target are left out.
 
@@ -90,54 +96,57 @@ def read_training(
     Parameters
     ----------
     path : path
-    chosen : Chosen
+    roles : ColumnRoles
     decimal : {".", ","}
         What stands before the decimals of a number in CSV.
     missing : {"fill", "error"}
         Whether missing values of X are left for the encoder to fill, or refused.
     """
     table = open_table(path, decimal)
-    names = input_names(table, chosen)
-    every = [*names, *chosen.apart]
-    survey, store = Survey(every), _Store(every)
-    with naming(table):
+    names = input_names(table, roles)
+    every = [*names, *roles.apart]
+    survey, store = Survey(every, roles.kinds), _Store(every)
+    with naming_file(table):
         for batch in table.batches(every, TRAINING_PIECE_ROWS):
             store.add(batch, survey.add(batch))
         findings = survey.findings()
-        problems = problems_of(findings, missing, chosen.target)
-        problems += _noise_problems(findings, chosen.noise)
+        problems = problems_of(findings, missing, roles.target)
+        problems += _noise_problems(findings, roles.noise)
         if problems:
             raise Problems(problems)
     mixed = store.mixed(findings)
     if mixed:
         _read_again(table, store, mixed)
-    return _assembled(store, findings, names, chosen)
+    return _assembled(store, findings, names, roles)
 
 
 def survey_table(
-    path: str | PathLike[str], chosen: Chosen, *, decimal: str = "."
+    path: str | PathLike[str], roles: ColumnRoles, *, decimal: str = "."
 ) -> tuple[list[Finding], int]:
     """What the columns of X and the target hold, and the number of rows."""
     table = open_table(path, decimal)
-    survey, n_rows = Survey([*input_names(table, chosen), *chosen.apart]), 0
+    survey, n_rows = Survey([*input_names(table, roles), *roles.apart], roles.kinds), 0
     for batch in table.batches(survey.columns, TRAINING_PIECE_ROWS):
         survey.add(batch)
         n_rows += batch.n_rows
     return survey.findings(), n_rows
 
 
-def input_names(table: TableFile, chosen: Chosen) -> list[str]:
+def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     """Names of the columns of X."""
-    target, columns = chosen.target, chosen.columns
-    for name in (*chosen.apart, *(columns or ()), *chosen.drop):
+    target, columns = roles.target, roles.columns
+    known = (*roles.categories, *roles.numbers)
+    for name in (*roles.apart, *(columns or ()), *roles.drop, *known):
         table.check_column(name)
-    for name in chosen.apart:
-        if columns is not None and name in columns:
-            what = "target" if name == target else "noise"
+    refuse_repeated("of the columns of a known kind", known)
+    if roles.noise == target:
+        raise ValueError(f"{target!r} cannot be both the target and the column of its noise")
+    for what, name in zip(("target", "noise"), roles.apart, strict=False):
+        if name in (columns or ()):
             raise ValueError(f"the {what} {name!r} is also one of the columns to learn it from")
     refuse_repeated("of the chosen columns", columns or ())
     names = table.names if columns is None else columns
-    found = [name for name in names if name not in chosen.apart and name not in chosen.drop]
+    found = [name for name in names if name not in roles.apart and name not in roles.drop]
     if not found:
         raise ValueError(f"{table.path}: no column is left to learn {target!r} from")
     return found
@@ -148,12 +157,10 @@ class _Store:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.pieces: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in columns}
-        self.categorical: frozenset[str] = frozenset()
         self._once: dict[str, dict[Any, Any]] = {name: {} for name in columns}
 
     def add(self, batch: Batch, numbers: dict[str, Array]) -> None:
         """Keep a batch, of which some columns are numbers."""
-        self.categorical |= batch.categorical
         for name, pieces in self.pieces.items():
             values = numbers.get(name, batch.columns[name])
             if values.dtype.kind == "O":
@@ -200,19 +207,20 @@ def _read_again(table: TableFile, store: _Store, names: list[str]) -> None:
 
 
 def _assembled(
-    store: _Store, findings: Sequence[Finding], names: Sequence[str], chosen: Chosen
+    store: _Store, findings: Sequence[Finding], names: Sequence[str], roles: ColumnRoles
 ) -> TrainingTable:
     kinds = {one.name: one.kind for one in findings}
-    columns = {name: store.column(name, kinds[name]) for name in (*names, *chosen.apart)}
-    y = columns.pop(chosen.target)
-    noise = None if chosen.noise is None else columns.pop(chosen.noise)
+    columns = {name: store.column(name, kinds[name]) for name in (*names, *roles.apart)}
+    y = columns.pop(roles.target)
+    noise = None if roles.noise is None else columns.pop(roles.noise)
     known = ~np.isnan(y)
     n_dropped = int(len(y) - known.sum())
     if n_dropped:
         columns = {name: values[known] for name, values in columns.items()}
         y, noise = y[known], None if noise is None else noise[known]
-    rows = Batch(0, columns, None, store.categorical & set(names))
-    return TrainingTable(rows, y, chosen.target, noise, n_dropped, np.flatnonzero(known) + 1)
+    categories = frozenset(name for name in names if kinds[name] == "category")
+    rows = Batch(0, columns, None, categories)
+    return TrainingTable(rows, y, roles.target, noise, n_dropped, np.flatnonzero(known) + 1)
 
 
 def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Problem]:
@@ -230,18 +238,6 @@ def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Prob
     return found
 
 
-def read_rows(
-    path: str | PathLike[str],
-    columns: Sequence[str],
-    batch_rows: int = BATCH_ROWS,
-    *,
-    decimal: str = ".",
-) -> tuple[TableFile, Iterator[Batch]]:
-    """A table, and pieces of some of its columns."""
-    table = open_table(path, decimal)
-    return table, table.batches(columns, batch_rows)
-
-
 def targets_of(batch: Batch, target: str) -> Array:
     """The targets of a batch (N,), NaN where they are missing."""
     try:
@@ -251,7 +247,7 @@ def targets_of(batch: Batch, target: str) -> Array:
 
 
 @contextmanager
-def naming(table: TableFile) -> Iterator[None]:
+def naming_file(table: TableFile) -> Iterator[None]:
     """Name the file in which a value is refused."""
     try:
         yield

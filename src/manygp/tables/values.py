@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,19 @@ DRESSED: dict[str, re.Pattern[str]] = {
         "decimal comma": _COMMA,
     }.items()
 }
-# Dates and times that `datetime.fromisoformat` does not read.
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = (
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
+)
+# Nov 20 2009, November 20, 2009, 20 Nov 2009, 20-Nov-2009 10:30.
+NAMED_MONTH = re.compile(
+    rf"(?:(?P<month>{_MONTH})\.? (?P<day>\d{{1,2}}),? |"
+    rf"(?P<first>\d{{1,2}})[ -](?P<second>{_MONTH})\.?,?[ -])"
+    r"(?P<year>\d{4})(?:[ T](?P<time>\d{2}:\d{2}(?::\d{2})?))?",
+    re.ASCII | re.IGNORECASE,
+)
+# Dates and times that are read by nobody here.
 OTHER_TIMES: dict[str, re.Pattern[str]] = {
     kind: re.compile(pattern, re.ASCII)
     for kind, pattern in {
@@ -99,8 +111,20 @@ def as_moments(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _as_utc(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
+    if len(text) > 8 and text.isdecimal():  # which Python takes for a date and its fractions
+        raise ValueError
+    moment = _with_month(text) or datetime.fromisoformat(text)
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _with_month(text: str) -> datetime | None:
+    """The moment of a date whose month is a word, if it is one."""
+    parts = NAMED_MONTH.fullmatch(text)
+    if parts is None:
+        return None
+    month = MONTHS.index((parts["month"] or parts["second"])[:3].lower()) + 1
+    day = datetime(int(parts["year"]), month, int(parts["day"] or parts["first"]))
+    return datetime.combine(day, time.fromisoformat(parts["time"] or "00:00"))
 
 
 def is_date(value: Any) -> bool:
@@ -144,6 +168,11 @@ def kind_of(text: str) -> str:
         if pattern.fullmatch(text):
             return kind
     return "text"
+
+
+def any_code(values: npt.NDArray[Any]) -> bool:
+    """Whether some text is digits that begin with a zero, as codes do: 00501, not 0 or 0.5."""
+    return any(v and v[0] == "0" and len(v) > 1 and v.isdecimal() for v in values)
 
 
 def loses_digits(text: str) -> bool:

@@ -222,7 +222,7 @@ def train(
 
 
 def choose_noise(settings: Settings, X: Array, found: Selection) -> Selection:
-    """What was found, with noise that depends on the row (X, of shape (n, d)) if that is better."""
+    """What was found, with noise that depends on the row, X of (n, d), if that is better."""
     if found.errors is None or found.report is None or not settings.learns_noise:
         return found
     forced = settings.noise == "local"
