@@ -38,6 +38,7 @@ from manygp.outofcore import training
 from manygp.outofcore.blocks import Columns, StoredBlock, store
 from manygp.outofcore.engine import Engine
 from manygp.outofcore.files import working
+from manygp.outofcore.work import WorkFolder
 from manygp.regressor import ManyGPRegressor
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.runtime.progress import shown
@@ -352,7 +353,8 @@ class DaskManyGPRegressor(ManyGPRegressor):
                 kept = None if work_dir is None else folder / "checkpoint"
                 return self._fit_few(rows, partitions, alpha, kept)
             columns = Columns.of(partitions.columns, partitions.n_targets)
-            job = training.Job(settings, blocks, sizes, columns, folder, engine, partitions.target)
+            work = WorkFolder(folder, engine)
+            job = training.FitJob(settings, blocks, sizes, columns, work, partitions.target)
             model = training.train_blocks(job, self._seed())
             shutil.rmtree(folder / "data", ignore_errors=True)
         return self._become(model)
@@ -363,8 +365,8 @@ class DaskManyGPRegressor(ManyGPRegressor):
         """Fit rows that memory holds, as `ManyGPRegressor` does."""
         t, names = partitions.n_targets, partitions.columns
         X, Y = np.ascontiguousarray(rows[:, :-t]), np.ascontiguousarray(rows[:, -t:])
-        with shown(verbose=self.verbose) as told:
-            self._fit(X, Y[:, 0] if t == 1 else Y, alpha, folder, told)
+        with shown(verbose=self.verbose) as progress:
+            self._fit(X, Y[:, 0] if t == 1 else Y, alpha, folder, progress)
         if isinstance(names, tuple):
             self.feature_names_in_ = np.array(names, dtype=object)
             self._model = replace(self._model, columns=names, target=partitions.target)

@@ -14,6 +14,7 @@ from manygp.model import FittedModel
 from manygp.outofcore import training
 from manygp.outofcore.blocks import Columns, parquet_blocks
 from manygp.outofcore.engine import Engine
+from manygp.outofcore.work import WorkFolder
 from manygp.settings import Settings
 from manygp.tables.base import starts_with
 from manygp.tables.parquet_files import PARQUET_SUFFIXES, count_rows
@@ -67,22 +68,15 @@ def _is_parquet(path: Path) -> bool:
 
 
 def train_file(settings: Settings, source: Source, engine: Engine, seed: int) -> FittedModel:
-    """The model of a large Parquet file, or of all in a folder.
-
-    Parameters
-    ----------
-    settings : Settings
-    source : Source
-    engine : Engine
-    seed : int
-    """
+    """The model of a large Parquet file, or of all in a folder."""
     training.check_settings(settings)
     chosen = source.chosen
     names = tuple(input_names(open_table(source.path), chosen))
     blocks, sizes = parquet_blocks(source.path, [*names, *chosen.apart])
     columns = Columns(names, noise=chosen.noise is not None)
     with working(source.folder) as folder:
-        job = training.Job(settings, blocks, sizes, columns, folder, engine, chosen.target)
+        work = WorkFolder(folder, engine)
+        job = training.FitJob(settings, blocks, sizes, columns, work, chosen.target)
         return training.train_blocks(job, seed)
 
 
