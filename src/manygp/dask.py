@@ -10,9 +10,7 @@ import atexit
 import hashlib
 import inspect
 import pickle
-import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
@@ -34,12 +32,14 @@ except ImportError as error:
     raise ImportError('manygp.dask needs an extra: pip install "manygp[dask]"') from error
 
 from manygp.arrays import Array
+from manygp.inputs import check_alpha, training_rows
 from manygp.outofcore import training
 from manygp.outofcore.blocks import Columns, StoredBlock, store
 from manygp.outofcore.engine import Engine
 from manygp.outofcore.files import working
 from manygp.outofcore.work import WorkFolder
 from manygp.regressor import ManyGPRegressor
+from manygp.runtime.files import new_temporary_folder, own_name, remove_dead
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.runtime.progress import shown
 from manygp.settings import Settings
@@ -162,7 +162,7 @@ class _Watch:
 
     def _has_workers(self) -> bool:
         with suppress(OSError, TimeoutError, CancelledError):
-            return bool(self.client.scheduler_info()["workers"])
+            return bool(self.client.scheduler_info().get("workers"))  # a lost one has none
         return False
 
     def _lost(self) -> RuntimeError:
@@ -176,16 +176,16 @@ class Partitions(NamedTuple):
     ----------
     pairs : list of (Delayed, Delayed or None)
         Inputs, and targets if they are not columns of the inputs.
-    columns : tuple of str, or int
-        Names of the inputs, or their number.
+    columns : Columns
     target : str or None
-    n_targets : int
+    y_names : tuple of str, optional
+        Names of several targets.
     """
 
     pairs: list[tuple[Any, Any]]
-    columns: tuple[str, ...] | int
-    target: str | None
-    n_targets: int
+    columns: Columns
+    target: str | None = None
+    y_names: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, X: Any, y: Any, target: str | None) -> Partitions:
@@ -193,23 +193,26 @@ class Partitions(NamedTuple):
         if isinstance(X, dask.array.Array):
             return cls._of_arrays(X, y)
         names = tuple(map(str, X.columns))
-        if y is None:
-            if target not in names:
-                raise ValueError(f"target={target!r} is no column; there are {', '.join(names)}")
-            inputs = tuple(name for name in names if name != target)
-            return cls([(one, None) for one in X.to_delayed()], inputs, target, 1)
-        return cls._of_frames(X, y, names)
+        if y is not None:
+            return cls._of_frames(X, y, names)
+        if target not in names:
+            raise ValueError(f"target={target!r} is no column; there are {', '.join(names)}")
+        inputs = tuple(name for name in names if name != target)
+        return cls([(one, None) for one in X.to_delayed()], Columns(inputs), target)
 
     @classmethod
     def _of_arrays(cls, X: Any, y: Any) -> Partitions:
         if not isinstance(y, dask.array.Array):
             raise ValueError("X is a Dask array: y must be one too")
+        if X.ndim != 2:
+            raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: reshape X")
         X = X.rechunk({1: X.shape[1]})
         if X.chunks[0] != y.chunks[0]:
             y = y.rechunk({0: X.chunks[0]})
         y = y if y.ndim == 1 else y.rechunk({1: y.shape[1]})
         pairs = list(zip(X.to_delayed().ravel(), y.to_delayed().ravel(), strict=True))
-        return cls(pairs, int(X.shape[1]), None, 1 if y.ndim == 1 else int(y.shape[1]))
+        n_targets = 1 if y.ndim == 1 else int(y.shape[1])
+        return cls(pairs, Columns.of(int(X.shape[1]), n_targets))
 
     @classmethod
     def _of_frames(cls, X: Any, y: Any, names: tuple[str, ...]) -> Partitions:
@@ -220,22 +223,42 @@ class Partitions(NamedTuple):
             raise ValueError(
                 f"X has {len(parts)} partitions and y has {len(targets)}; repartition one of them"
             )
-        n_targets = len(y.columns) if hasattr(y, "columns") else 1
+        y_names = tuple(map(str, y.columns)) if hasattr(y, "columns") else None
+        n_targets = 1 if y_names is None else len(y_names)
         name = getattr(y, "name", None) if n_targets == 1 else None
         target = name if isinstance(name, str) else None
-        return cls(list(zip(parts, targets, strict=True)), names, target, n_targets)
+        pairs = list(zip(parts, targets, strict=True))
+        return cls(pairs, Columns(names, n_targets), target, y_names)
+
+    def numbers(self, X: Any, y: Any) -> Array:
+        """The rows of a partition as numbers (N, d + t), by the checks of `ManyGPRegressor`."""
+        if y is None:
+            frame = _ordered(X, (*self.columns.names, str(self.target)))
+            X, y = frame.iloc[:, :-1], frame.iloc[:, -1]
+        elif self.columns.named:
+            X = _ordered(X, self.columns.names)
+        y = y if self.y_names is None else _ordered(y, self.y_names)
+        if len(X) == len(y) == 0:
+            return np.empty((0, self.columns.width))
+        return np.column_stack(training_rows(ManyGPRegressor(), X, y, None))
 
 
-def _stored(path: str, X: Any, y: Any, names: Any, target: str | None) -> int:
+def _ordered(frame: Any, names: tuple[str, ...]) -> Any:
+    """A partition with its columns in this order."""
+    found = list(map(str, frame.columns))
+    if sorted(found) != sorted(names):
+        raise ValueError(f"its columns are {', '.join(found)}; others have {', '.join(names)}")
+    if found == list(names):
+        return frame
+    return frame.iloc[:, [found.index(name) for name in names]]
+
+
+def _stored(path: str, place: int, partitions: Partitions, X: Any, y: Any) -> int:
     """Write a partition as an array: inputs, then targets."""
-    if y is None:
-        X, y = X[list(names)], X[target]
-    numbers = [np.asarray(one, dtype=float) for one in (X, y)]
-    if len(numbers[0]) != len(numbers[1]):
-        raise ValueError(
-            f"a partition of X has {len(numbers[0])} rows, and that of y {len(numbers[1])}"
-        )
-    return store(path, np.column_stack(numbers))
+    try:
+        return store(path, partitions.numbers(X, y))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"partition {place}: {error}") from error
 
 
 class DaskManyGPRegressor(ManyGPRegressor):
@@ -348,13 +371,19 @@ class DaskManyGPRegressor(ManyGPRegressor):
         with working(work_dir) as folder:
             blocks, sizes = _store_all(partitions, engine, folder)
             if sum(sizes) <= training.MEMORY_ROWS:
-                rows = np.concatenate([piece for block in blocks for piece in block.pieces()])
+                pieces = [piece for block in blocks for piece in block.pieces()]
+                rows = np.concatenate([np.empty((0, partitions.columns.width)), *pieces])
                 shutil.rmtree(folder / "data", ignore_errors=True)
                 kept = None if work_dir is None else folder / "checkpoint"
                 return self._fit_few(rows, partitions, alpha, kept)
-            columns = Columns.of(partitions.columns, partitions.n_targets)
-            work = WorkFolder(folder, engine)
-            job = training.FitJob(settings, blocks, sizes, columns, work, partitions.target)
+            job = training.FitJob(
+                settings,
+                blocks,
+                sizes,
+                partitions.columns,
+                WorkFolder(folder, engine),
+                partitions.target,
+            )
             model = training.train_blocks(job, self._seed())
             shutil.rmtree(folder / "data", ignore_errors=True)
         return self._become(model)
@@ -363,7 +392,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
         self, rows: Array, partitions: Partitions, alpha: Any, folder: Path | None
     ) -> Self:
         """Fit rows that memory holds, as `ManyGPRegressor` does."""
-        t, names = partitions.n_targets, partitions.columns
+        t, names = partitions.columns.n_targets, partitions.columns.described
         X, Y = np.ascontiguousarray(rows[:, :-t]), np.ascontiguousarray(rows[:, -t:])
         with shown(verbose=self.verbose) as progress:
             self._fit(X, Y[:, 0] if t == 1 else Y, alpha, folder, progress)
@@ -398,7 +427,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
             return super().predict(X, return_std, return_cov, latent=latent, alpha=alpha, **slopes)
         if return_cov or return_mean_grad or return_std_grad:
             raise ValueError("a Dask collection has a mean and a std only; ask for return_std")
-        given = {"latent": latent, "alpha": float(alpha)}
+        given = {"latent": latent, "alpha": _one_alpha(alpha)}
         if return_std:
             return self._lazily(X, "predict", {"return_std": True, **given}, 2)
         return self._lazily(X, "predict", given, 1)[0]
@@ -414,7 +443,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
         if not dask.is_dask_collection(X):
             return super().predict_interval(X, coverage, alpha=alpha)
         self.model_.require_coverage(coverage)
-        given = {"coverage": coverage, "alpha": float(alpha)}
+        given = {"coverage": coverage, "alpha": _one_alpha(alpha)}
         return self._lazily(X, "predict_interval", given, 2)
 
     def to_local(self) -> ManyGPRegressor:
@@ -452,18 +481,27 @@ class DaskManyGPRegressor(ManyGPRegressor):
         known = getattr(self, "_saved", None)
         if known is not None and known[0] is model and Path(known[1]).exists():
             return known[1], known[2]
+        # Collections that ask it may outlive this estimator.
         if self._work_dir is None:
-            folder = Path(tempfile.mkdtemp(prefix="manygp-"))
-            # Collections that ask it may outlive this estimator.
-            atexit.register(shutil.rmtree, str(folder), ignore_errors=True)
+            folder = new_temporary_folder()
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
         else:
             folder = Path(self._work_dir)
-        path = folder / f"asked-{secrets.token_hex(4)}.manygp"
+            remove_dead(folder, "asked-", ".manygp")
+        path = folder / f"asked-{own_name()}.manygp"
+        atexit.register(path.unlink, missing_ok=True)
         write_model(path, replace(model, settings=self._settings()))
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         self._saved = model, str(path), digest
         return str(path), digest
+
+
+def _one_alpha(alpha: Any) -> float:
+    """The noise variance of all rows of a collection."""
+    if np.ndim(alpha):
+        raise ValueError(f"alpha of a Dask collection must be one number; it is {alpha!r}")
+    return float(check_alpha(alpha, 1)[0])
 
 
 def _signature() -> inspect.Signature:
@@ -483,10 +521,10 @@ def _store_all(
     place = folder / "data"
     place.mkdir(parents=True, exist_ok=True)
     paths = [str(place / f"{i}.npy") for i in range(len(partitions.pairs))]
-    one = dask.delayed(_stored, pure=False)
+    one, described = dask.delayed(_stored, pure=False), partitions._replace(pairs=[])
     tasks = [
-        one(path, X, y, partitions.columns, partitions.target)
-        for path, (X, y) in zip(paths, partitions.pairs, strict=True)
+        one(path, i, described, X, y)
+        for i, (path, (X, y)) in enumerate(zip(paths, partitions.pairs, strict=True))
     ]
     futures = engine.client.compute(tasks)
     sizes = list(engine.results(futures, "it stored the partitions"))

@@ -14,12 +14,12 @@ from manygp.cli.options import (
     FILE,
     NEW_FILE,
     as_json,
-    naming,
     require_matplotlib,
     require_place,
     say,
     target_option,
 )
+from manygp.runtime.files import naming_full_disk
 from manygp.runtime.words import counted
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def plot(model: Path, data: Path | None, output: Path, kind: str, target: str | 
         display = _reliability(model, data, target)
     picture = io.BytesIO()
     display.figure_.savefig(picture, format=suffix, dpi=150, bbox_inches="tight")
-    with naming(output), replacing(output) as file:
+    with naming_full_disk(output), replacing(output) as file:
         file.write(picture.getvalue())
 
 

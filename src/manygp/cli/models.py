@@ -27,7 +27,6 @@ from manygp.cli.options import (
     drop_option,
     missing_option,
     names_option,
-    naming,
     print_scores,
     read_kernel,
     read_levels,
@@ -40,6 +39,7 @@ from manygp.cli.options import (
 )
 from manygp.cli.report import write_page
 from manygp.paper import LABELS
+from manygp.runtime.files import naming_full_disk
 from manygp.runtime.progress import shown
 from manygp.runtime.words import counted, duration, safe
 from manygp.trend.registry import trend_names
@@ -216,7 +216,7 @@ def fit(
                 model = _fitted(estimator, table, folder)
         seconds = perf_counter() - begin
         told.begin("writing")
-        with naming(output):
+        with naming_full_disk(output):
             write_model(output, model)
         if report is not None:
             _write_report(model, report, output.name)
@@ -247,7 +247,7 @@ def _left_out_rows(n: int, target: str) -> str:
 def _write_report(model: FittedModel, report: Path, name: str) -> None:
     from manygp.display.report import write_report
 
-    with naming(report):
+    with naming_full_disk(report):
         write_report(model, report, name=name)
 
 
@@ -458,7 +458,7 @@ def _write_answers(
         first = next(batches)  # most mistakes are in it, and then nothing should be written
         rows = fitted.encoder.encode(first)
         opened = open_writer(output, asked.names, asked.keep)
-        with naming(_place(output)), opened as write, counting(shown=apart) as count:
+        with naming_full_disk(_place(output)), opened as write, counting(shown=apart) as count:
             for batch in chain([first], batches):
                 rows = fitted.encoder.encode(batch) if done.n_rows else rows
                 answers = fitted.answers(rows, asked.coverage, asked.levels)

@@ -16,13 +16,13 @@ from manygp.cli.options import (
     data_file,
     decimal_option,
     missing_option,
-    naming,
     require_place,
     say,
     target_option,
     unknown_option,
 )
 from manygp.runtime import progress
+from manygp.runtime.files import naming_full_disk
 from manygp.runtime.words import counted
 
 if TYPE_CHECKING:  # else imported by the command: help should be quick
@@ -97,7 +97,7 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
         without = f"without {counted(n_known, 'training row')}"
         new = tested.some(~known)._replace(name=f"{tested.name} ({without})")
         shown = f"{counted(n - n_known, 'row')}, {without}"
-    with naming(page), progress.shown(verbose=sys.stderr.isatty()) as told:
+    with naming_full_disk(page), progress.shown(verbose=sys.stderr.isatty()) as told:
         told.begin("drawing")
         write_report(fitted.model, page, name=fitted.path.name, tested=new)
     return shown

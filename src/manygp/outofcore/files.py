@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +12,7 @@ from manygp.outofcore import training
 from manygp.outofcore.blocks import Columns, parquet_blocks
 from manygp.outofcore.engine import Engine
 from manygp.outofcore.work import WorkFolder
+from manygp.runtime.files import temporary_folder
 from manygp.settings import Settings
 from manygp.tables.base import starts_with
 from manygp.tables.parquet_files import PARQUET_SUFFIXES, count_rows
@@ -80,14 +78,6 @@ def train_file(settings: Settings, source: Source, engine: Engine, seed: int) ->
         return training.train_blocks(job, seed)
 
 
-@contextmanager
-def working(folder: str | PathLike[str] | None) -> Iterator[Path]:
-    """The folder to work in; a temporary one is removed, while what is mapped of it stays."""
-    if folder is not None:
-        yield Path(folder)
-        return
-    temporary = tempfile.mkdtemp(prefix="manygp-")
-    try:
-        yield Path(temporary)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+def working(folder: str | PathLike[str] | None) -> AbstractContextManager[Path]:
+    """The folder to work in, or a temporary one."""
+    return temporary_folder() if folder is None else nullcontext(Path(folder))

@@ -62,11 +62,10 @@ def scan(task: ScanTask) -> Scanned:
         chosen = row_hashes(rows, task.seed) < np.uint64(min(task.threshold, 2**64 - 1))
         numbers.append(rows[chosen])
         values.append(piece[chosen])
-    width = len(task.columns.names) + task.columns.n_targets + task.columns.noise
     return Scanned(
         Statistics.joined(found),
         np.concatenate([np.empty(0, dtype=np.int64), *numbers]),
-        np.concatenate([np.empty((0, width)), *values]),
+        np.concatenate([np.empty((0, task.columns.width)), *values]),
     )
 
 

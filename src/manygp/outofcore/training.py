@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Layout, has_all_rows, random
 from manygp.fit_report import Plan
 from manygp.gp.expert import Spans
+from manygp.inputs import check_alpha
 from manygp.kernels.base import metric
 from manygp.model import FittedModel
 from manygp.outofcore import stages
@@ -22,6 +22,7 @@ from manygp.outofcore.builder import Disk, DiskBuilder
 from manygp.outofcore.groups import grow
 from manygp.outofcore.statistics import Statistics, row_hashes
 from manygp.outofcore.work import WorkFolder, bounds_of, joined
+from manygp.runtime.files import MAKE_ROOM, naming_full_disk
 from manygp.runtime.progress import Progress, say, shown
 from manygp.settings import Settings
 from manygp.storage import read_model, write_model
@@ -44,8 +45,6 @@ SAMPLE_ROWS = 2**18
 # Rows of a group, about: a task arranges one, and fits its experts.
 GROUP_ROWS = 2**16
 MODEL = "model.manygp"
-# Errors of a write that finds no room.
-NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 class FitJob(NamedTuple):
@@ -92,6 +91,7 @@ def check_settings(settings: Settings) -> None:
         raise ValueError(f"time_budget is for rows in memory; set it to None for {n}")
     if np.ndim(settings.alpha):
         raise ValueError(f"alpha of {n} must be one number, or the name of a column")
+    check_alpha(settings.alpha, 1)
     if not (settings.trend is None or isinstance(settings.trend, str)):
         raise ValueError(f"trend={settings.trend!r} cannot be saved: name a trend for {n}")
     check_savable(settings)
@@ -104,14 +104,11 @@ def train_blocks(job: FitJob, seed: int) -> FittedModel:
     """
     check_settings(job.settings)
     job.work.path.mkdir(parents=True, exist_ok=True)
-    try:
-        with shown(verbose=job.settings.verbose) as progress:
-            return _train(job, seed, progress)
-    except OSError as error:
-        if error.errno in NO_ROOM:
-            what = f"{error.strerror}; make room in it, and the same call goes on"
-            raise OSError(error.errno, what, str(job.work.path)) from error
-        raise
+    with (
+        naming_full_disk(job.work.path, MAKE_ROOM),
+        shown(verbose=job.settings.verbose) as progress,
+    ):
+        return _train(job, seed, progress)
 
 
 def _train(job: FitJob, seed: int, progress: Progress) -> FittedModel:

@@ -8,11 +8,13 @@ import signal
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cache
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -44,9 +46,11 @@ ATTEMPTS = 2
 def n_workers(n_jobs: int | None) -> int:
     """The number of threads or processes that n_jobs stands for; 1 inside another's worker.
 
-    Its cores are in use already, by the jobs of a grid search for instance.
+    Its cores are in use already, by the jobs of a grid search for instance. It is 1, too, while
+    the interpreter ends, which starts none any more.
     """
-    return 1 if get_active_backend()[0].nesting_level else int(effective_n_jobs(n_jobs))
+    is_alone = get_active_backend()[0].nesting_level or not threading.main_thread().is_alive()
+    return 1 if is_alone else int(effective_n_jobs(n_jobs))
 
 
 def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> Iterator[R]:
@@ -56,23 +60,55 @@ def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> 
     have started, which takes about a second.
     """
     done = 0
+    if not _can_start_thread():  # joblib needs some, and is not whole again without
+        yield from map(partial(_in_worker, function, parent=None), items)
+        return
     # Workers of other kinds, such as Dask's, are not ours to end.
     parent = os.getpid() if isinstance(get_active_backend()[0], LokyBackend) else None
     for _ in range(ATTEMPTS):
         tasks = (delayed(_in_worker)(function, item, parent) for item in items[done:])
-        results = _workers(n_jobs, parent)(tasks)
+        results: Any = iter(())
         try:
+            results = _workers(n_jobs, parent)(tasks)
             for result in results:
                 done += 1
                 yield result
             return
         except BrokenProcessPool:
             continue
+        except (RuntimeError, BlockingIOError) as error:
+            if not _has_no_helper(error):
+                raise
+            for item in items[done:]:
+                yield _in_worker(function, item, None)
+            return
         finally:
             with warnings.catch_warnings():  # of tasks that an interrupt has left undone
                 warnings.filterwarnings("ignore", message=".*tasks which were still being")
-                results.close()
+                getattr(results, "close", int)()
     raise WorkerKilledError(done)
+
+
+def _has_no_helper(error: Exception) -> bool:
+    """Whether the system starts no thread or process more, or the interpreter is about to end.
+
+    The work is then done by the thread that asks for it, with the same results.
+    """
+    refused = (
+        "can't start new thread", "can't create new thread", "can't register atexit",
+        "cannot schedule new futures",
+    )  # fmt: skip
+    return isinstance(error, BlockingIOError) or str(error).startswith(refused)
+
+
+def _can_start_thread() -> bool:
+    probe = threading.Thread(target=int)
+    try:
+        probe.start()
+    except RuntimeError:
+        return False
+    probe.join()
+    return True
 
 
 class WorkerKilledError(RuntimeError):
@@ -135,11 +171,36 @@ def thread_map(
         if n_threads == 1:
             yield map
             return
-        pool = ThreadPoolExecutor(n_threads, initializer=limit_thread if limit else None)
+        pool = _Threads(n_threads, initializer=limit_thread if limit else None)
         try:
-            yield pool.map
+            yield pool.map_or_do
         finally:  # after an interrupt, what has not begun is not begun
             pool.shutdown(cancel_futures=True)
+
+
+class _Threads(ThreadPoolExecutor):
+    """Threads, as many as the system starts."""
+
+    def map_or_do(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """The results for all items, in their order; what no thread takes is done here."""
+        left, futures = deque(items), deque[Future[R]]()
+        try:
+            while left:
+                futures.append(self.submit(function, left[0]))
+                left.popleft()
+        except RuntimeError as error:
+            if not _has_no_helper(error):
+                raise
+        return chain(
+            (futures.popleft().result() for _ in range(len(futures))), map(function, left)
+        )
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError:  # those that are there do the work
+            if not self._threads:
+                raise
 
 
 def limit_thread() -> None:
