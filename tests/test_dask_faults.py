@@ -19,6 +19,7 @@ from dask.distributed import Client
 from large import bytes_of, lower_limits, make_rows, model, write
 from manygp import dask as on_dask
 from manygp.dask import DaskManyGPRegressor
+from manygp.outofcore import training
 from waiting import wait_until
 
 X, Y = make_rows()
@@ -225,6 +226,31 @@ def test_after_the_loss_of_the_scheduler_the_same_call_goes_on(cluster, referenc
     finally:
         other.end()
     assert bytes_of(work) == reference[1]
+
+
+def test_a_scheduler_lost_while_the_driver_works_ends_with_one_line(
+    cluster, reference, tmp_path, monkeypatch
+):
+    cluster.add_worker()
+    choose = training.choose_trend_and_kernel
+
+    def killing(*given):
+        cluster.scheduler.kill()
+        cluster.scheduler.wait(10)
+        return choose(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "choose_trend_and_kernel", killing)
+        with pytest.raises(RuntimeError, match="the scheduler was lost while it sorted") as found:
+            fit(cluster, reference[0], tmp_path / "work")
+    assert "\n" not in str(found.value)
+    other = Cluster(cluster.folder.parent)
+    try:
+        other.add_worker()
+        fit(other, reference[0], tmp_path / "work")
+    finally:
+        other.end()
+    assert bytes_of(tmp_path / "work") == reference[1]
 
 
 def test_a_full_disk_is_named_and_the_same_call_goes_on(cluster, reference, tmp_path):

@@ -223,8 +223,9 @@ class Partitions(NamedTuple):
             raise ValueError(
                 f"X has {len(parts)} partitions and y has {len(targets)}; repartition one of them"
             )
-        y_names = tuple(map(str, y.columns)) if hasattr(y, "columns") else None
-        n_targets = 1 if y_names is None else len(y_names)
+        n_targets = int(y.shape[1]) if y.ndim == 2 else 1
+        is_frame = y.ndim == 2 and hasattr(y, "columns")
+        y_names = tuple(map(str, y.columns)) if is_frame else None
         name = getattr(y, "name", None) if n_targets == 1 else None
         target = name if isinstance(name, str) else None
         pairs = list(zip(parts, targets, strict=True))
@@ -258,7 +259,8 @@ def _stored(path: str, place: int, partitions: Partitions, X: Any, y: Any) -> in
     try:
         return store(path, partitions.numbers(X, y))
     except (ValueError, TypeError) as error:
-        raise ValueError(f"partition {place}: {error}") from error
+        what = str(error).splitlines()[0]  # not all of its numbers
+        raise ValueError(f"partition {place}: {what}") from error
 
 
 class DaskManyGPRegressor(ManyGPRegressor):

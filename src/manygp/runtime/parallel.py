@@ -49,8 +49,12 @@ def n_workers(n_jobs: int | None) -> int:
     Its cores are in use already, by the jobs of a grid search for instance. It is 1, too, while
     the interpreter ends, which starts none any more.
     """
-    is_alone = get_active_backend()[0].nesting_level or not threading.main_thread().is_alive()
+    is_alone = get_active_backend()[0].nesting_level or _interpreter_ends()
     return 1 if is_alone else int(effective_n_jobs(n_jobs))
+
+
+def _interpreter_ends() -> bool:
+    return getattr(threading, "_SHUTTING_DOWN", not threading.main_thread().is_alive())
 
 
 def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> Iterator[R]:
@@ -60,48 +64,32 @@ def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> 
     have started, which takes about a second.
     """
     done = 0
-    if not _can_start_thread():  # joblib needs some, and is not whole again without
+    if not _can_start_threads():  # joblib needs some, and is not whole again without
         yield from map(partial(_in_worker, function, parent=None), items)
         return
     # Workers of other kinds, such as Dask's, are not ours to end.
     parent = os.getpid() if isinstance(get_active_backend()[0], LokyBackend) else None
     for _ in range(ATTEMPTS):
         tasks = (delayed(_in_worker)(function, item, parent) for item in items[done:])
-        results: Any = iter(())
+        results = _workers(n_jobs, parent)(tasks)
         try:
-            results = _workers(n_jobs, parent)(tasks)
             for result in results:
                 done += 1
                 yield result
             return
         except BrokenProcessPool:
             continue
-        except (RuntimeError, BlockingIOError) as error:
-            if not _has_no_helper(error):
-                raise
-            for item in items[done:]:
-                yield _in_worker(function, item, None)
-            return
         finally:
             with warnings.catch_warnings():  # of tasks that an interrupt has left undone
                 warnings.filterwarnings("ignore", message=".*tasks which were still being")
-                getattr(results, "close", int)()
+                results.close()
     raise WorkerKilledError(done)
 
 
-def _has_no_helper(error: Exception) -> bool:
-    """Whether the system starts no thread or process more, or the interpreter is about to end.
-
-    The work is then done by the thread that asks for it, with the same results.
-    """
-    refused = (
-        "can't start new thread", "can't create new thread", "can't register atexit",
-        "cannot schedule new futures",
-    )  # fmt: skip
-    return isinstance(error, BlockingIOError) or str(error).startswith(refused)
-
-
-def _can_start_thread() -> bool:
+def _can_start_threads() -> bool:
+    """Whether the system and the interpreter start threads."""
+    if _interpreter_ends():
+        return False
     probe = threading.Thread(target=int)
     try:
         probe.start()
@@ -125,7 +113,10 @@ class WorkerKilledError(RuntimeError):
 
 def _workers(n_jobs: int, parent: int | None) -> Parallel:
     """Processes that end with their parent from the moment on that they start."""
-    settings = {"n_jobs": n_jobs, "batch_size": 1, "return_as": "generator"}
+    # All tasks are handed over at once: none is taken any more when the interpreter ends.
+    settings = {
+        "n_jobs": n_jobs, "batch_size": 1, "return_as": "generator", "pre_dispatch": "all"
+    }  # fmt: skip
     if parent is not None:
         with suppress(TypeError):  # before joblib 1.5 only those that have a task do
             return Parallel(**settings, initializer=_end_with, initargs=(parent,))
@@ -184,13 +175,10 @@ class _Threads(ThreadPoolExecutor):
     def map_or_do(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """The results for all items, in their order; what no thread takes is done here."""
         left, futures = deque(items), deque[Future[R]]()
-        try:
+        with suppress(RuntimeError):  # no thread can be started, or the interpreter ends
             while left:
                 futures.append(self.submit(function, left[0]))
                 left.popleft()
-        except RuntimeError as error:
-            if not _has_no_helper(error):
-                raise
         return chain(
             (futures.popleft().result() for _ in range(len(futures))), map(function, left)
         )
