@@ -214,7 +214,7 @@ def test_columns_of_a_partition_are_ordered_by_name_or_refused(client):
     alone = frames_of([first.assign(y=Y[:200]), second.assign(y=Y[200:500])[["y", "b", "c", "a"]]])
     expected = model(columns="numeric").fit(frame, Y[:500]).predict(FRAME)
     assert_array_equal(cluster_model().fit(alone, target="y").to_local().predict(FRAME), expected)
-    y = dd.from_pandas(pd.Series(Y[:500], name="y"), npartitions=2)
+    y = frames_of([both[:200], both[200:]])["u"]
     for other in (second.rename(columns={"a": "z"}), second.assign(z=1.0), second[["a", "b"]]):
         with pytest.raises(ValueError, match=r"partition 1: its columns are .*; others have a, b"):
             cluster_model().fit(frames_of([first, other]), y)
