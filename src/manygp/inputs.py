@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.sparse import issparse
 
 from manygp.arrays import Array, read_only
 from manygp.runtime.progress import warn
@@ -335,6 +334,7 @@ class Moments(NamedTuple):
 
 def training_rows(estimator: Any, X: Any, y: Any, encoder: Any) -> tuple[Array, Array]:
     """X of shape (n, d) and y of shape (n, t), finite floats; sets the estimator's columns."""
+    from scipy.sparse import issparse
     from sklearn.utils.validation import check_array, check_consistent_length
 
     table, X = X, _new_features(estimator, X) if encoder is None else None
