@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
+import dask.array as da
 from dask.distributed import Client
 
 from large import bytes_of, lower_limits, make_rows, model, write
@@ -251,6 +252,13 @@ def test_a_scheduler_lost_while_the_driver_works_ends_with_one_line(
     finally:
         other.end()
     assert bytes_of(tmp_path / "work") == reference[1]
+
+
+def test_a_client_that_has_given_up_its_scheduler_ends_with_one_line(cluster):
+    client = Client(scheduler_file=str(cluster.file), timeout=30)
+    client.close()
+    with pytest.raises(RuntimeError, match="the scheduler was lost while it stored"):
+        DaskManyGPRegressor(client=client).fit(da.ones((10, 2)), da.ones(10))
 
 
 def test_a_full_disk_is_named_and_the_same_call_goes_on(cluster, reference, tmp_path):

@@ -55,6 +55,8 @@ WITHOUT_PROGRESS = 3600.0
 MOST_TRIES = 20
 # Models that a worker keeps.
 KEPT_MODELS = 2
+# The states of a client that has no scheduler any more.
+CLOSED = ("closed", "closing")
 GOES_ON = "with a work_dir the same call goes on from there"
 
 
@@ -75,11 +77,19 @@ class DaskEngine:
         """The results of all tasks, in their order."""
         name = function.__name__
         keys = [f"manygp-{name}-{_digest((function, task))}" for task in tasks]
-        futures = self.client.map(_run, [function] * len(tasks), tasks, key=keys, pure=False)
-        return self.results(futures, stage)
+        functions = [function] * len(tasks)
+        return self.results(
+            lambda: self.client.map(_run, functions, tasks, key=keys, pure=False), stage
+        )
 
-    def results(self, futures: list[Any], stage: str) -> Iterator[Any]:
-        """The results of tasks on their way, in their order; every wait has an end."""
+    def results(self, submit: Callable[[], list[Any]], stage: str) -> Iterator[Any]:
+        """The results of the tasks that are submitted, in order; every wait has an end."""
+        try:
+            futures = submit()
+        except Exception as error:
+            if self.client.status in CLOSED:
+                raise _lost(stage) from error
+            raise
         watch = _Watch(self.client, futures, stage)
         try:
             for future in futures:
@@ -139,7 +149,7 @@ class _Watch:
             except (CancelledError, OSError) as error:
                 if isinstance(error, OSError) and self.client.status == "running":
                     raise  # the task's own
-                raise self._lost() from error
+                raise _lost(self.stage) from error
 
     def _look(self) -> None:
         """Stop if the scheduler is gone, or nobody does anything any more."""
@@ -147,8 +157,8 @@ class _Watch:
         n_done = sum(one.done() for one in self.futures)
         if n_done != self.n_done:
             self.n_done, self.since = n_done, now
-        if self.client.status in ("closed", "closing"):
-            raise self._lost()
+        if self.client.status in CLOSED:
+            raise _lost(self.stage)
         if self._has_workers():
             self.seen = now
         if now - self.seen > WITHOUT_WORKERS:
@@ -165,8 +175,9 @@ class _Watch:
             return bool(self.client.scheduler_info().get("workers"))  # a lost one has none
         return False
 
-    def _lost(self) -> RuntimeError:
-        return RuntimeError(f"the scheduler was lost while {self.stage}; {GOES_ON}")
+
+def _lost(stage: str) -> RuntimeError:
+    return RuntimeError(f"the scheduler was lost while {stage}; {GOES_ON}")
 
 
 class Partitions(NamedTuple):
@@ -528,8 +539,8 @@ def _store_all(
         one(path, i, described, X, y)
         for i, (path, (X, y)) in enumerate(zip(paths, partitions.pairs, strict=True))
     ]
-    futures = engine.client.compute(tasks)
-    sizes = list(engine.results(futures, "it stored the partitions"))
+    stored = engine.results(lambda: engine.client.compute(tasks), "it stored the partitions")
+    sizes = list(stored)
     if not all(Path(path).exists() for path in paths):
         raise FileNotFoundError(f"workers do not see {folder}: name a work_dir that all share")
     firsts = [0, *np.cumsum(sizes).tolist()][:-1]
