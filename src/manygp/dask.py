@@ -306,19 +306,22 @@ class DaskManyGPRegressor(ManyGPRegressor):
     _work_dir: str | PathLike[str] | None = None
 
     def __sklearn_clone__(self) -> Self:
-        parameters = self.get_params(deep=False)
-        client = parameters.pop("client")
-        copies = {name: clone(value, safe=False) for name, value in parameters.items()}
-        return type(self)(**copies, client=client)
+        own = self._own_parameters().items()
+        copies = {name: clone(value, safe=False) for name, value in own}
+        return type(self)(**copies, client=self.client)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         return {**state, "client": None, "_saved": None}  # others may not see the file
 
-    def _settings(self) -> Settings:
+    def _own_parameters(self) -> dict[str, Any]:
+        """Those of `ManyGPRegressor`."""
         parameters = self.get_params(deep=False)
         del parameters["client"]
-        return Settings(**parameters)
+        return parameters
+
+    def _settings(self) -> Settings:
+        return Settings(**self._own_parameters())
 
     def _client(self) -> distributed.Client:
         if self.client is not None:
@@ -461,9 +464,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
 
     def to_local(self) -> ManyGPRegressor:
         """The same model as a plain estimator, which knows no cluster."""
-        parameters = self.get_params(deep=False)
-        del parameters["client"]
-        return ManyGPRegressor(**parameters)._become(self.model_)
+        return ManyGPRegressor(**self._own_parameters())._become(self.model_)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a file; `manygp.load` gives a plain estimator."""
