@@ -2,6 +2,8 @@
 
 import inspect
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ from sklearn.base import clone
 
 pytest.importorskip("distributed")
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 from dask.distributed import Client, LocalCluster
@@ -18,6 +21,7 @@ from dask.distributed import Client, LocalCluster
 from large import COLUMNS, bytes_of, lower_limits, make_rows, model, write
 from manygp import ManyGPRegressor
 from manygp.dask import DaskManyGPRegressor, connected
+from manygp.runtime.files import is_dead
 
 X, Y = make_rows()
 QUERIES, _ = make_rows(300, 1)
@@ -189,8 +193,127 @@ def test_mistakes_are_named(client, tmp_path):
         cluster_model().fit(frame, dd.from_pandas(FRAME["a"], npartitions=3))
     holes = X.copy()
     holes[1500, 1] = np.nan
-    with pytest.raises(ValueError, match=r"column 'x1' has no finite value in row 1501"):
+    with pytest.raises(ValueError, match=r"partition 3: .* NaN, first in column 1, row 300"):
         cluster_model().fit(da.from_array(holes, chunks=(400, 3)), da.from_array(Y, chunks=400))
+
+
+def frames_of(pieces):
+    """A Dask DataFrame whose partitions may differ from what it says of them."""
+    return dd.from_delayed([dask.delayed(one) for one in pieces], pieces[0][:0], verify_meta=False)
+
+
+def test_columns_of_a_partition_are_ordered_by_name_or_refused(client):
+    frame = pd.DataFrame(X[:500], columns=list(COLUMNS))
+    both = pd.DataFrame({"u": Y[:500], "v": X[:500, 0]})
+    first, second = frame[:200], frame[200:]
+    mixed = frames_of([first, second[["c", "a", "b"]]])
+    targets = frames_of([both[:200], both[200:][["v", "u"]]])
+    expected = model(columns="numeric").fit(frame, both).predict(FRAME)
+    found = cluster_model().fit(mixed, targets).to_local()
+    assert_array_equal(found.predict(FRAME), expected)
+    alone = frames_of([first.assign(y=Y[:200]), second.assign(y=Y[200:500])[["y", "b", "c", "a"]]])
+    expected = model(columns="numeric").fit(frame, Y[:500]).predict(FRAME)
+    assert_array_equal(cluster_model().fit(alone, target="y").to_local().predict(FRAME), expected)
+    y = frames_of([both[:200], both[200:]])["u"]
+    for other in (second.rename(columns={"a": "z"}), second.assign(z=1.0), second[["a", "b"]]):
+        with pytest.raises(ValueError, match=r"partition 1: its columns are .*; others have a, b"):
+            cluster_model().fit(frames_of([first, other]), y)
+
+
+def said(call):
+    """The first line of what is wrong."""
+    try:
+        call()
+    except ValueError as error:
+        return str(error).splitlines()[0].replace("DaskManyGP", "ManyGP")
+    raise AssertionError("it was not refused")
+
+
+FEW = X[:300]
+HOLE = np.where(np.arange(300) == 7, np.nan, Y[:300])
+ODD_ARRAYS = {
+    "complex": (FEW + 1j, Y[:300]),
+    "masked": (np.ma.masked_array(FEW, FEW > 0.99), Y[:300]),
+    "text": (FEW.astype(str), Y[:300]),
+    "dates": (FEW.astype("datetime64[s]"), Y[:300]),
+    "durations": (FEW.astype("timedelta64[s]"), Y[:300]),
+    "complex targets": (FEW, Y[:300] + 1j),
+    "masked targets": (FEW, np.ma.masked_array(Y[:300], Y[:300] > 1)),
+    "targets of text": (FEW, Y[:300].astype(str)),
+    "missing targets": (FEW, HOLE),
+    "no rows": (FEW[:0], Y[:0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_ARRAYS)
+def test_odd_arrays_are_refused_as_in_memory(client, name):
+    odd = ODD_ARRAYS[name]
+    local = said(lambda: model().fit(*odd))
+    lazy = [da.from_array(one, chunks=-1, asarray=False) for one in odd]
+    place = "" if name == "no rows" else "partition 0: "
+    assert said(lambda: cluster_model().fit(*lazy)) == place + local
+
+
+ODD_COLUMNS = {
+    "NA": pd.array([pd.NA, *X[1:300, 0]], dtype="Float64"),
+    "NA of objects": np.array([pd.NA, *X[1:300, 0]], dtype=object),
+    "durations": pd.to_timedelta(X[:300, 0], unit="s"),
+    "dates": pd.to_datetime(X[:300, 0], unit="s"),
+    "text": X[:300, 0].astype(str),
+}
+
+
+@pytest.mark.parametrize("name", ODD_COLUMNS)
+@pytest.mark.parametrize("place", ["a", "y"])
+def test_odd_columns_are_refused_as_in_memory(client, name, place):
+    frame = pd.DataFrame(FEW, columns=list(COLUMNS)).assign(y=Y[:300])
+    frame[place] = ODD_COLUMNS[name]
+    lazy = frames_of([frame])
+    known = lazy.compute()  # text has another type then
+    local = said(lambda: model(columns="numeric").fit(known[list(COLUMNS)], known["y"]))
+    for given in ({"X": lazy, "target": "y"}, {"X": lazy[list(COLUMNS)], "y": lazy["y"]}):
+        assert said(lambda given=given: cluster_model().fit(**given)) == f"partition 0: {local}"
+
+
+def test_missing_targets_are_refused_whatever_the_number_of_rows(client):
+    holes = Y.copy()
+    holes[1500] = np.nan
+    lazy = da.from_array(X, chunks=(400, 3)), da.from_array(holes, chunks=400)
+    with pytest.raises(ValueError, match="partition 3: Input y contains NaN, first in row 300"):
+        cluster_model().fit(*lazy)
+
+
+def test_partitions_without_rows_are_no_harm(client):
+    frame = pd.DataFrame(X[:500], columns=list(COLUMNS)).assign(y=Y[:500])
+    found = cluster_model().fit(frames_of([frame, frame[:0]]), target="y").to_local()
+    expected = model(columns="numeric").fit(frame[list(COLUMNS)], Y[:500])
+    assert_array_equal(found.predict(FRAME), expected.predict(FRAME))
+
+
+def test_alpha_of_a_collection_is_one_number(client, fitted):
+    frame = dd.from_pandas(FRAME, npartitions=2)
+    with pytest.raises(ValueError, match="alpha of a Dask collection must be one number"):
+        fitted.predict(frame, alpha=np.ones(300))
+    with pytest.raises(ValueError, match="alpha must be a scalar"):
+        fitted.predict_interval(frame, alpha="variance")
+    lazy = da.from_array(X, chunks=(1000, 3)), da.from_array(Y, chunks=1000)
+    with pytest.raises(ValueError, match="one number, or the name of a column"):
+        cluster_model().fit(*lazy, alpha=np.ones(len(Y)))
+    with pytest.raises(ValueError, match="alpha must be a scalar"):
+        cluster_model().fit(*lazy, alpha="variance")
+
+
+def test_models_that_killed_runs_have_left_in_a_work_dir_are_removed(client, tmp_path):
+    code = "from manygp.runtime.files import *; print(own_name())"
+    name = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    path = write(tmp_path / "few.parquet", X[:300], Y[:300])
+    work = tmp_path / "work"
+    asked = cluster_model().fit(path, target="y", work_dir=work)
+    (work / f"asked-{name.stdout.strip()}.manygp").touch()
+    (work / "asked-1234abcd.manygp").touch()  # not ours
+    asked.predict(dd.from_pandas(FRAME, npartitions=2)).compute()
+    (own,) = {one.name for one in work.glob("asked-*")} - {"asked-1234abcd.manygp"}
+    assert not is_dead(own.removeprefix("asked-").removesuffix(".manygp"))
 
 
 def test_an_address_without_a_scheduler_is_refused_in_time(monkeypatch):

@@ -14,11 +14,13 @@ import pytest
 
 pytest.importorskip("distributed")
 
+import dask.array as da
 from dask.distributed import Client
 
 from large import bytes_of, lower_limits, make_rows, model, write
 from manygp import dask as on_dask
 from manygp.dask import DaskManyGPRegressor
+from manygp.outofcore import training
 from waiting import wait_until
 
 X, Y = make_rows()
@@ -208,10 +210,9 @@ def test_no_progress_ends_with_one_line(cluster, reference, tmp_path, monkeypatc
 def test_after_the_loss_of_the_scheduler_the_same_call_goes_on(cluster, reference, tmp_path):
     cluster.add_worker()
     work = tmp_path / "work"
-    sorted_rows = work / "sorted"
 
     def kill():
-        wait_until(lambda: sorted_rows.exists() and any(sorted_rows.iterdir()), 600)
+        wait_until(lambda: any(work.glob("tasks/sort-*.done/*")), 600)
         cluster.scheduler.kill()
 
     killer = threading.Thread(target=kill)
@@ -226,6 +227,38 @@ def test_after_the_loss_of_the_scheduler_the_same_call_goes_on(cluster, referenc
     finally:
         other.end()
     assert bytes_of(work) == reference[1]
+
+
+def test_a_scheduler_lost_while_the_driver_works_ends_with_one_line(
+    cluster, reference, tmp_path, monkeypatch
+):
+    cluster.add_worker()
+    choose = training.choose_trend_and_kernel
+
+    def killing(*given):
+        cluster.scheduler.kill()
+        cluster.scheduler.wait(10)
+        return choose(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "choose_trend_and_kernel", killing)
+        with pytest.raises(RuntimeError, match="the scheduler was lost while it sorted") as found:
+            fit(cluster, reference[0], tmp_path / "work")
+    assert "\n" not in str(found.value)
+    other = Cluster(cluster.folder.parent)
+    try:
+        other.add_worker()
+        fit(other, reference[0], tmp_path / "work")
+    finally:
+        other.end()
+    assert bytes_of(tmp_path / "work") == reference[1]
+
+
+def test_a_client_that_has_given_up_its_scheduler_ends_with_one_line(cluster):
+    client = Client(scheduler_file=str(cluster.file), timeout=30)
+    client.close()
+    with pytest.raises(RuntimeError, match="the scheduler was lost while it stored"):
+        DaskManyGPRegressor(client=client).fit(da.ones((10, 2)), da.ones(10))
 
 
 def test_a_full_disk_is_named_and_the_same_call_goes_on(cluster, reference, tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.datasets.files import DATA_FILES, read_data_file, read_fold
 from benchmarks.datasets.table_files import TABLE_FILES, read_table_file
 from manygp.arrays import Array, IndexArray
-from manygp.inputs import to_standard, to_unit_cube
+from manygp.inputs import Moments
 
 # Standard deviation of the noise of a synthetic task.
 NOISE_STD = 0.5
@@ -227,7 +227,8 @@ def official_fold(name: str, fold: int, data_dir: str | os.PathLike[str] | None 
 
 def _scaled(dataset: Dataset, train: IndexArray, test: IndexArray) -> Split:
     """Rows for training and testing, scaled with what the training rows know."""
-    X = to_unit_cube(dataset.X[train]).apply(dataset.X)
-    scaling = to_standard(dataset.y[train, None])
+    known = Moments.of(dataset.X[train], dataset.y[train, None])
+    x_scaling, scaling = known.scalings(scale_X=True, scale_y=True)
+    X = x_scaling.apply(dataset.X)
     y = scaling.apply(dataset.y[:, None])[:, 0]
     return Split(X[train], y[train], X[test], y[test], float(scaling.scale[0]))

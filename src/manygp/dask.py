@@ -10,9 +10,7 @@ import atexit
 import hashlib
 import inspect
 import pickle
-import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
@@ -34,11 +32,14 @@ except ImportError as error:
     raise ImportError('manygp.dask needs an extra: pip install "manygp[dask]"') from error
 
 from manygp.arrays import Array
+from manygp.inputs import check_alpha, training_rows
 from manygp.outofcore import training
 from manygp.outofcore.blocks import Columns, StoredBlock, store
 from manygp.outofcore.engine import Engine
 from manygp.outofcore.files import working
+from manygp.outofcore.work import WorkFolder
 from manygp.regressor import ManyGPRegressor
+from manygp.runtime.files import new_temporary_folder, own_name, remove_dead
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.runtime.progress import shown
 from manygp.settings import Settings
@@ -54,6 +55,8 @@ WITHOUT_PROGRESS = 3600.0
 MOST_TRIES = 20
 # Models that a worker keeps.
 KEPT_MODELS = 2
+# The states of a client that has no scheduler any more.
+CLOSED = ("closed", "closing")
 GOES_ON = "with a work_dir the same call goes on from there"
 
 
@@ -74,11 +77,19 @@ class DaskEngine:
         """The results of all tasks, in their order."""
         name = function.__name__
         keys = [f"manygp-{name}-{_digest((function, task))}" for task in tasks]
-        futures = self.client.map(_run, [function] * len(tasks), tasks, key=keys, pure=False)
-        return self.results(futures, stage)
+        functions = [function] * len(tasks)
+        return self.results(
+            lambda: self.client.map(_run, functions, tasks, key=keys, pure=False), stage
+        )
 
-    def results(self, futures: list[Any], stage: str) -> Iterator[Any]:
-        """The results of tasks on their way, in their order; every wait has an end."""
+    def results(self, submit: Callable[[], list[Any]], stage: str) -> Iterator[Any]:
+        """The results of the tasks that are submitted, in order; every wait has an end."""
+        try:
+            futures = submit()
+        except Exception as error:
+            if self.client.status in CLOSED:
+                raise _lost(stage) from error
+            raise
         watch = _Watch(self.client, futures, stage)
         try:
             for future in futures:
@@ -138,7 +149,7 @@ class _Watch:
             except (CancelledError, OSError) as error:
                 if isinstance(error, OSError) and self.client.status == "running":
                     raise  # the task's own
-                raise self._lost() from error
+                raise _lost(self.stage) from error
 
     def _look(self) -> None:
         """Stop if the scheduler is gone, or nobody does anything any more."""
@@ -146,8 +157,8 @@ class _Watch:
         n_done = sum(one.done() for one in self.futures)
         if n_done != self.n_done:
             self.n_done, self.since = n_done, now
-        if self.client.status in ("closed", "closing"):
-            raise self._lost()
+        if self.client.status in CLOSED:
+            raise _lost(self.stage)
         if self._has_workers():
             self.seen = now
         if now - self.seen > WITHOUT_WORKERS:
@@ -161,11 +172,12 @@ class _Watch:
 
     def _has_workers(self) -> bool:
         with suppress(OSError, TimeoutError, CancelledError):
-            return bool(self.client.scheduler_info()["workers"])
+            return bool(self.client.scheduler_info().get("workers"))  # a lost one has none
         return False
 
-    def _lost(self) -> RuntimeError:
-        return RuntimeError(f"the scheduler was lost while {self.stage}; {GOES_ON}")
+
+def _lost(stage: str) -> RuntimeError:
+    return RuntimeError(f"the scheduler was lost while {stage}; {GOES_ON}")
 
 
 class Partitions(NamedTuple):
@@ -175,16 +187,16 @@ class Partitions(NamedTuple):
     ----------
     pairs : list of (Delayed, Delayed or None)
         Inputs, and targets if they are not columns of the inputs.
-    columns : tuple of str, or int
-        Names of the inputs, or their number.
+    columns : Columns
     target : str or None
-    n_targets : int
+    y_names : tuple of str, optional
+        Names of several targets.
     """
 
     pairs: list[tuple[Any, Any]]
-    columns: tuple[str, ...] | int
-    target: str | None
-    n_targets: int
+    columns: Columns
+    target: str | None = None
+    y_names: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, X: Any, y: Any, target: str | None) -> Partitions:
@@ -192,23 +204,26 @@ class Partitions(NamedTuple):
         if isinstance(X, dask.array.Array):
             return cls._of_arrays(X, y)
         names = tuple(map(str, X.columns))
-        if y is None:
-            if target not in names:
-                raise ValueError(f"target={target!r} is no column; there are {', '.join(names)}")
-            inputs = tuple(name for name in names if name != target)
-            return cls([(one, None) for one in X.to_delayed()], inputs, target, 1)
-        return cls._of_frames(X, y, names)
+        if y is not None:
+            return cls._of_frames(X, y, names)
+        if target not in names:
+            raise ValueError(f"target={target!r} is no column; there are {', '.join(names)}")
+        inputs = tuple(name for name in names if name != target)
+        return cls([(one, None) for one in X.to_delayed()], Columns(inputs), target)
 
     @classmethod
     def _of_arrays(cls, X: Any, y: Any) -> Partitions:
         if not isinstance(y, dask.array.Array):
             raise ValueError("X is a Dask array: y must be one too")
+        if X.ndim != 2:
+            raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: reshape X")
         X = X.rechunk({1: X.shape[1]})
         if X.chunks[0] != y.chunks[0]:
             y = y.rechunk({0: X.chunks[0]})
         y = y if y.ndim == 1 else y.rechunk({1: y.shape[1]})
         pairs = list(zip(X.to_delayed().ravel(), y.to_delayed().ravel(), strict=True))
-        return cls(pairs, int(X.shape[1]), None, 1 if y.ndim == 1 else int(y.shape[1]))
+        n_targets = 1 if y.ndim == 1 else int(y.shape[1])
+        return cls(pairs, Columns.of(int(X.shape[1]), n_targets))
 
     @classmethod
     def _of_frames(cls, X: Any, y: Any, names: tuple[str, ...]) -> Partitions:
@@ -219,22 +234,44 @@ class Partitions(NamedTuple):
             raise ValueError(
                 f"X has {len(parts)} partitions and y has {len(targets)}; repartition one of them"
             )
-        n_targets = len(y.columns) if hasattr(y, "columns") else 1
+        n_targets = int(y.shape[1]) if y.ndim == 2 else 1
+        is_frame = y.ndim == 2 and hasattr(y, "columns")
+        y_names = tuple(map(str, y.columns)) if is_frame else None
         name = getattr(y, "name", None) if n_targets == 1 else None
         target = name if isinstance(name, str) else None
-        return cls(list(zip(parts, targets, strict=True)), names, target, n_targets)
+        pairs = list(zip(parts, targets, strict=True))
+        return cls(pairs, Columns(names, n_targets), target, y_names)
+
+    def numbers(self, X: Any, y: Any) -> Array:
+        """The rows of a partition as numbers (N, d + t), by the checks of `ManyGPRegressor`."""
+        if y is None:
+            frame = _ordered(X, (*self.columns.names, str(self.target)))
+            X, y = frame.iloc[:, :-1], frame.iloc[:, -1]
+        elif self.columns.named:
+            X = _ordered(X, self.columns.names)
+        y = y if self.y_names is None else _ordered(y, self.y_names)
+        if len(X) == len(y) == 0:
+            return np.empty((0, self.columns.width))
+        return np.column_stack(training_rows(ManyGPRegressor(), X, y, None))
 
 
-def _stored(path: str, X: Any, y: Any, names: Any, target: str | None) -> int:
+def _ordered(frame: Any, names: tuple[str, ...]) -> Any:
+    """A partition with its columns in this order."""
+    found = list(map(str, frame.columns))
+    if sorted(found) != sorted(names):
+        raise ValueError(f"its columns are {', '.join(found)}; others have {', '.join(names)}")
+    if found == list(names):
+        return frame
+    return frame.iloc[:, [found.index(name) for name in names]]
+
+
+def _stored(path: str, place: int, partitions: Partitions, X: Any, y: Any) -> int:
     """Write a partition as an array: inputs, then targets."""
-    if y is None:
-        X, y = X[list(names)], X[target]
-    numbers = [np.asarray(one, dtype=float) for one in (X, y)]
-    if len(numbers[0]) != len(numbers[1]):
-        raise ValueError(
-            f"a partition of X has {len(numbers[0])} rows, and that of y {len(numbers[1])}"
-        )
-    return store(path, np.column_stack(numbers))
+    try:
+        return store(path, partitions.numbers(X, y))
+    except (ValueError, TypeError) as error:
+        what = str(error).splitlines()[0]  # not all of its numbers
+        raise ValueError(f"partition {place}: {what}") from error
 
 
 class DaskManyGPRegressor(ManyGPRegressor):
@@ -269,19 +306,22 @@ class DaskManyGPRegressor(ManyGPRegressor):
     _work_dir: str | PathLike[str] | None = None
 
     def __sklearn_clone__(self) -> Self:
-        parameters = self.get_params(deep=False)
-        client = parameters.pop("client")
-        copies = {name: clone(value, safe=False) for name, value in parameters.items()}
-        return type(self)(**copies, client=client)
+        own = self._own_parameters().items()
+        copies = {name: clone(value, safe=False) for name, value in own}
+        return type(self)(**copies, client=self.client)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         return {**state, "client": None, "_saved": None}  # others may not see the file
 
-    def _settings(self) -> Settings:
+    def _own_parameters(self) -> dict[str, Any]:
+        """Those of `ManyGPRegressor`."""
         parameters = self.get_params(deep=False)
         del parameters["client"]
-        return Settings(**parameters)
+        return parameters
+
+    def _settings(self) -> Settings:
+        return Settings(**self._own_parameters())
 
     def _client(self) -> distributed.Client:
         if self.client is not None:
@@ -347,12 +387,19 @@ class DaskManyGPRegressor(ManyGPRegressor):
         with working(work_dir) as folder:
             blocks, sizes = _store_all(partitions, engine, folder)
             if sum(sizes) <= training.MEMORY_ROWS:
-                rows = np.concatenate([piece for block in blocks for piece in block.pieces()])
+                pieces = [piece for block in blocks for piece in block.pieces()]
+                rows = np.concatenate([np.empty((0, partitions.columns.width)), *pieces])
                 shutil.rmtree(folder / "data", ignore_errors=True)
                 kept = None if work_dir is None else folder / "checkpoint"
                 return self._fit_few(rows, partitions, alpha, kept)
-            columns = Columns.of(partitions.columns, partitions.n_targets)
-            job = training.Job(settings, blocks, sizes, columns, folder, engine, partitions.target)
+            job = training.FitJob(
+                settings,
+                blocks,
+                sizes,
+                partitions.columns,
+                WorkFolder(folder, engine),
+                partitions.target,
+            )
             model = training.train_blocks(job, self._seed())
             shutil.rmtree(folder / "data", ignore_errors=True)
         return self._become(model)
@@ -361,10 +408,10 @@ class DaskManyGPRegressor(ManyGPRegressor):
         self, rows: Array, partitions: Partitions, alpha: Any, folder: Path | None
     ) -> Self:
         """Fit rows that memory holds, as `ManyGPRegressor` does."""
-        t, names = partitions.n_targets, partitions.columns
+        t, names = partitions.columns.n_targets, partitions.columns.described
         X, Y = np.ascontiguousarray(rows[:, :-t]), np.ascontiguousarray(rows[:, -t:])
-        with shown(verbose=self.verbose) as told:
-            self._fit(X, Y[:, 0] if t == 1 else Y, alpha, folder, told)
+        with shown(verbose=self.verbose) as progress:
+            self._fit(X, Y[:, 0] if t == 1 else Y, alpha, folder, progress)
         if isinstance(names, tuple):
             self.feature_names_in_ = np.array(names, dtype=object)
             self._model = replace(self._model, columns=names, target=partitions.target)
@@ -396,7 +443,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
             return super().predict(X, return_std, return_cov, latent=latent, alpha=alpha, **slopes)
         if return_cov or return_mean_grad or return_std_grad:
             raise ValueError("a Dask collection has a mean and a std only; ask for return_std")
-        given = {"latent": latent, "alpha": float(alpha)}
+        given = {"latent": latent, "alpha": _one_alpha(alpha)}
         if return_std:
             return self._lazily(X, "predict", {"return_std": True, **given}, 2)
         return self._lazily(X, "predict", given, 1)[0]
@@ -412,14 +459,12 @@ class DaskManyGPRegressor(ManyGPRegressor):
         if not dask.is_dask_collection(X):
             return super().predict_interval(X, coverage, alpha=alpha)
         self.model_.require_coverage(coverage)
-        given = {"coverage": coverage, "alpha": float(alpha)}
+        given = {"coverage": coverage, "alpha": _one_alpha(alpha)}
         return self._lazily(X, "predict_interval", given, 2)
 
     def to_local(self) -> ManyGPRegressor:
         """The same model as a plain estimator, which knows no cluster."""
-        parameters = self.get_params(deep=False)
-        del parameters["client"]
-        return ManyGPRegressor(**parameters)._become(self.model_)
+        return ManyGPRegressor(**self._own_parameters())._become(self.model_)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a file; `manygp.load` gives a plain estimator."""
@@ -450,18 +495,27 @@ class DaskManyGPRegressor(ManyGPRegressor):
         known = getattr(self, "_saved", None)
         if known is not None and known[0] is model and Path(known[1]).exists():
             return known[1], known[2]
+        # Collections that ask it may outlive this estimator.
         if self._work_dir is None:
-            folder = Path(tempfile.mkdtemp(prefix="manygp-"))
-            # Collections that ask it may outlive this estimator.
-            atexit.register(shutil.rmtree, str(folder), ignore_errors=True)
+            folder = new_temporary_folder()
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
         else:
             folder = Path(self._work_dir)
-        path = folder / f"asked-{secrets.token_hex(4)}.manygp"
+            remove_dead(folder, "asked-", ".manygp")
+        path = folder / f"asked-{own_name()}.manygp"
+        atexit.register(path.unlink, missing_ok=True)
         write_model(path, replace(model, settings=self._settings()))
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         self._saved = model, str(path), digest
         return str(path), digest
+
+
+def _one_alpha(alpha: Any) -> float:
+    """The noise variance of all rows of a collection."""
+    if np.ndim(alpha):
+        raise ValueError(f"alpha of a Dask collection must be one number; it is {alpha!r}")
+    return float(check_alpha(alpha, 1)[0])
 
 
 def _signature() -> inspect.Signature:
@@ -481,13 +535,13 @@ def _store_all(
     place = folder / "data"
     place.mkdir(parents=True, exist_ok=True)
     paths = [str(place / f"{i}.npy") for i in range(len(partitions.pairs))]
-    one = dask.delayed(_stored, pure=False)
+    one, described = dask.delayed(_stored, pure=False), partitions._replace(pairs=[])
     tasks = [
-        one(path, X, y, partitions.columns, partitions.target)
-        for path, (X, y) in zip(paths, partitions.pairs, strict=True)
+        one(path, i, described, X, y)
+        for i, (path, (X, y)) in enumerate(zip(paths, partitions.pairs, strict=True))
     ]
-    futures = engine.client.compute(tasks)
-    sizes = list(engine.results(futures, "it stored the partitions"))
+    stored = engine.results(lambda: engine.client.compute(tasks), "it stored the partitions")
+    sizes = list(stored)
     if not all(Path(path).exists() for path in paths):
         raise FileNotFoundError(f"workers do not see {folder}: name a work_dir that all share")
     firsts = [0, *np.cumsum(sizes).tolist()][:-1]

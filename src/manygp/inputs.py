@@ -114,11 +114,7 @@ def scalings(X: Array, Y: Array, *, scale_X: bool, scale_y: bool) -> tuple[Scali
         check_magnitude(Y, "y", None)
     if len(Y) == 1:
         warn("one row tells nothing about errors; the std is a guess, and there is no interval")
-    if len(Y) > 1 and np.any(Y.max(axis=0) == Y.min(axis=0)):
-        warn("y is constant; predictions will be that constant")
-    x_scaling = to_unit_cube(X) if scale_X else identity(X.shape[1])
-    y_scaling = to_standard(Y) if scale_y else identity(Y.shape[1])
-    return Scaling(*map(read_only, x_scaling)), Scaling(*map(read_only, y_scaling))
+    return Moments.of(X, Y).scalings(scale_X=scale_X, scale_y=scale_y)
 
 
 def check_raw_targets(Y: Array, least: float, most: float) -> None:
@@ -295,26 +291,52 @@ def identity(n_columns: int) -> Scaling:
     return Scaling(np.zeros(n_columns), np.full(n_columns, 0.5))
 
 
-def to_unit_cube(X: Array) -> Scaling:
-    """Each column of X of shape (n, d) to [0, 1]; a constant column to 0."""
-    low, high = X.min(axis=0), X.max(axis=0)
-    half_range = high / 2 - low / 2
-    return Scaling(low, np.where(half_range > 0, half_range, 0.5))
+class Moments(NamedTuple):
+    """What the scales of rows depend on.
 
-
-def to_standard(Y: Array) -> Scaling:
-    """Each column of Y of shape (n, t) to mean 0 and standard deviation 1.
-
-    A constant column keeps its scale. Means and deviations are taken of Y / max|Y|, whose
-    squares neither overflow nor underflow.
+    Attributes
+    ----------
+    n : int
+        The number of rows.
+    low, high : ndarrays of shape (d + t,)
+        Ranges of inputs and targets.
+    mean, half_std : ndarrays of shape (t,)
+        Of the targets.
     """
-    size = np.abs(Y).max(axis=0)
-    size = np.where(size > 0, size, 1.0)
-    unit = Y / size
-    mean, std = unit.mean(axis=0), unit.std(axis=0)
-    # The mean of equal numbers need not be equal to them: deviations of this size are rounding.
-    varies = (Y.max(axis=0) > Y.min(axis=0)) & (std > 0)
-    return Scaling(mean * size, np.where(varies, std * size / 2, 0.5))
+
+    n: int
+    low: Array
+    high: Array
+    mean: Array
+    half_std: Array
+
+    @classmethod
+    def of(cls, X: Array, Y: Array) -> Moments:
+        """Those of rows in memory: X (n, d) and Y (n, t)."""
+        low, high = (np.concatenate([of(X, axis=0), of(Y, axis=0)]) for of in (np.min, np.max))
+        size = np.abs(Y).max(axis=0)
+        size = np.where(size > 0, size, 1.0)
+        unit = Y / size  # its squares neither overflow nor underflow
+        return cls(len(Y), low, high, unit.mean(axis=0) * size, unit.std(axis=0) * size / 2)
+
+    def scalings(self, *, scale_X: bool, scale_y: bool) -> tuple[Scaling, Scaling]:
+        """Inputs to [0, 1], targets to mean 0 and standard deviation 1.
+
+        A constant input becomes 0, and a constant target keeps its scale.
+        """
+        t = len(self.mean)
+        d = len(self.low) - t
+        varies = self.high > self.low
+        if self.n > 1 and not varies[d:].all():
+            warn("y is constant; predictions will be that constant")
+        x_scaling, y_scaling = identity(d), identity(t)
+        if scale_X:
+            half_range = self.high[:d] / 2 - self.low[:d] / 2
+            x_scaling = Scaling(self.low[:d], np.where(half_range > 0, half_range, 0.5))
+        if scale_y:  # the mean of equal numbers need not be equal to them
+            half_std = np.where(varies[d:] & (self.half_std > 0), self.half_std, 0.5)
+            y_scaling = Scaling(self.mean, half_std)
+        return Scaling(*map(read_only, x_scaling)), Scaling(*map(read_only, y_scaling))
 
 
 def training_rows(estimator: Any, X: Any, y: Any, encoder: Any) -> tuple[Array, Array]:

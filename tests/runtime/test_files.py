@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 from manygp.runtime import files
-from manygp.runtime.files import replacing, write_atomically
+from manygp.runtime.files import is_dead, own_name, replacing, write_atomically
 from manygp.storage import container
+from waiting import wait_until
 
 OLD = b"what was there before"
 
@@ -88,6 +90,7 @@ LIMITED = """
 import resource, sys
 import numpy as np
 from manygp.storage import container
+from waiting import wait_until
 for limit in sys.argv[2:]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
     try:
@@ -290,21 +293,81 @@ def test_what_is_being_written_is_not_removed(target):
     assert os.listdir(target.parent) == ["model.gp"]
 
 
-def test_leftovers_of_other_machines_and_older_versions_go_after_a_day(target):
-    names = ["model.gp.1234abcd.part", "model.gp.elsewhere-1-aa-0.part"]
-    for name in names:
+@pytest.fixture
+def dead():
+    """The name that a process has given which is gone."""
+    command = [sys.executable, "-c", "from manygp.runtime.files import *; print(own_name())"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_only_names_of_ours_whose_process_is_gone_are_dead(dead):
+    assert is_dead(dead)
+    assert is_dead(f"{dead}-random0")
+    assert not is_dead(own_name())
+    first, host, pid, begun, number = own_name().split("-")
+    assert is_dead("-".join([first, host, pid, str(int(begun) - 1), number]))  # its number again
+    elsewhere = "-".join([first, "0" * 16, *dead.split("-")[2:]])  # another host, boot, container
+    for name in (elsewhere, dead[:-2], f"{dead}.txt", f"x{dead}", "manygp-abc", ""):
+        assert not is_dead(name)
+
+
+def test_a_process_that_was_killed_and_not_yet_waited_for_is_gone():
+    code = "from manygp.runtime.files import *; print(own_name(), flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
+        name = process.stdout.readline().strip()
+        assert not is_dead(name)
+        process.kill()
+        wait_until(lambda: is_dead(name))
+
+
+def test_where_the_system_does_not_tell_nothing_is_dead(dead, monkeypatch):
+    monkeypatch.setattr(files, "_host", lambda: None)
+    assert not is_dead(dead)
+    assert not is_dead(own_name())
+
+
+def test_files_of_others_beside_a_target_stay(target, dead):
+    others = ["model.gp.1234abcd.part", "model.gp.elsewhere-1-aa-0.part", "model.gp.part", dead]
+    for name in (*others, f"model.gp.{dead}.part"):
         target.with_name(name).touch()
-    target.with_name("model.gp.part").touch()  # not ours
-    save(target)
-    assert sorted(os.listdir(target.parent)) == sorted([*names, "model.gp", "model.gp.part"])
-    for name in names:
         os.utime(target.with_name(name), (0, 0))
     save(target)
-    assert sorted(os.listdir(target.parent)) == ["model.gp", "model.gp.part"]
+    assert sorted(os.listdir(target.parent)) == sorted([*others, "model.gp"])
 
 
-def test_a_leftover_of_an_earlier_process_of_the_same_number_is_removed(target):
-    name = f"model.gp.{files._MACHINE}-{os.getpid()}-0badcafe-0.part"
-    target.with_name(name).touch()
-    save(target)
-    assert os.listdir(target.parent) == ["model.gp"]
+def test_temporary_folders_of_killed_runs_are_removed_by_the_next(tmp_path, monkeypatch, dead):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = "from manygp.runtime.files import *\nwith temporary_folder(): os.kill(os.getpid(), {})"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        command = [sys.executable, "-c", code.format(int(number))]
+        assert subprocess.run(command, env=environment).returncode == -number
+    others = tmp_path / "manygp-others"
+    others.mkdir()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    (tmp_path / dead).symlink_to(outside)
+    assert len(os.listdir(tmp_path)) == 4
+    with files.temporary_folder() as folder:
+        assert sorted(os.listdir(tmp_path)) == sorted([folder.name, "manygp-others", "outside"])
+        with files.temporary_folder():
+            assert folder.exists()
+    assert sorted(os.listdir(tmp_path)) == ["manygp-others", "outside"]
+    assert os.listdir(outside) == ["kept"]
+
+
+def test_a_full_disk_is_named_once(tmp_path):
+    def fill(remedy=""):
+        with files.naming_full_disk(tmp_path, remedy):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left on device: ") as found:
+        fill()
+    assert found.value.filename == str(tmp_path)
+    with (
+        pytest.raises(OSError, match="device; make room in it, and the same call goes on: "),
+        files.naming_full_disk(tmp_path, files.MAKE_ROOM),
+    ):
+        fill(files.MAKE_ROOM)

@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -188,8 +190,8 @@ def test_parts_of_different_sizes_and_common_rows_are_the_same_in_processes(in_p
 
 
 def test_two_targets_are_the_same_in_processes(in_processes):
-    Y = np.asfortranarray(np.column_stack([DATA.Y[:, 0], X[:, 1]]))
-    data = DATA._replace(Y=Y, constant_mean=False)
+    Y = np.asfortranarray(np.column_stack([DATA.residuals[:, 0], X[:, 1]]))
+    data = DATA._replace(residuals=Y, constant_mean=False)
     assert fits(2, data) == fits(1, data)
     assert in_processes == [3]
 
@@ -341,3 +343,57 @@ def test_an_interrupted_fit_says_no_more_than_that(in_processes, monkeypatch, tm
         gc.collect()
     over.touch()
     assert [str(one.message) for one in caught] == []
+
+
+NO_THREADS = """
+import sys, threading
+from manygp.runtime.parallel import process_map, thread_map
+
+start, left = threading.Thread.start, int(sys.argv[1])
+
+def refuse(thread):
+    global left
+    left -= 1
+    if left < 0:
+        raise RuntimeError("can't start new thread")
+    start(thread)
+
+threading.Thread.start = refuse
+with thread_map(3) as parallel_map:
+    print(*parallel_map(abs, [-1, -2, -3]), *parallel_map(abs, [-4]))
+left = 0
+print(*process_map(abs, [-1, -2, -3], 2))
+"""
+
+
+@pytest.mark.parametrize("n_threads", [0, 1, 2])
+def test_without_threads_the_work_is_done_all_the_same(n_threads):
+    command = [sys.executable, "-c", NO_THREADS, str(n_threads)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("1 2 3 4\n1 2 3\n", "")
+
+
+AT_THE_END = """
+import sys, threading, time
+from manygp.runtime.parallel import process_map, thread_map
+
+def work():
+    if sys.argv[1] == "after":
+        threading.main_thread().join()
+    with thread_map(2) as parallel_map:
+        for _ in range(2):
+            print(*parallel_map(time.sleep, [0.5] * 4))
+    for _ in range(2):
+        print(*process_map(time.sleep, [0.5] * 8, 2))
+
+threading.Thread(target=work).start()
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("when", [("after", "0"), ("threads", "0.2"), ("processes", "3")])
+def test_a_thread_finishes_its_work_while_the_interpreter_ends(when):
+    command = [sys.executable, "-c", AT_THE_END, *when]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    lines = [" ".join(["None"] * n) + "\n" for n in (4, 4, 8, 8)]
+    assert (done.stdout, done.stderr) == ("".join(lines), "")

@@ -263,6 +263,16 @@ def test_a_terminal_that_is_gone_stops_no_work(terminal, monkeypatch):
     assert not hearts()
 
 
+def test_a_bar_without_a_thread_to_be_had_is_drawn_at_each_phase(terminal, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with shown(verbose=True) as told:
+        told.begin("reading")
+    assert "reading" in terminal.getvalue()
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_an_interrupt_or_failure_closes_the_line_and_ends_the_thread(terminal, error):
     def work():

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from numpy.testing import assert_array_equal
 from sklearn.linear_model import Ridge
 
 from manygp.kernels import Matern, White
+from manygp.runtime.files import own_name
 from manygp.training import experts as fitting
 from manygp.training.checkpoint import FITS, IDENTITY, _digest, described
 from models import choosing, interrupt_after
@@ -287,10 +289,29 @@ def test_a_killed_process_loses_nothing_that_it_finished(tmp_path, uninterrupted
 
 
 def test_a_run_that_was_killed_at_once_leaves_a_folder_that_will_do(tmp_path, uninterrupted):
-    (tmp_path / f"{IDENTITY}.1234abcd.part").write_text('{"sche')
+    first, host, pid, begun, number = own_name().split("-")
+    dead = "-".join([first, host, pid, str(int(begun) - 1), number])
+    elsewhere = "-".join([first, "0" * 16, pid, begun, number])
+    for name in (dead, elsewhere):
+        (tmp_path / f"{IDENTITY}.{name}.part").write_text('{"sche')
     (tmp_path / ".DS_Store").write_text("")
     same_bits(model().fit(X, Y, checkpoint=tmp_path), uninterrupted)
-    assert not list(tmp_path.glob("*.part"))
+    assert [one.name for one in tmp_path.glob("*.part")] == [f"{IDENTITY}.{elsewhere}.part"]
+
+
+def test_a_full_disk_names_the_folder_and_what_to_do(tmp_path, uninterrupted):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        with pytest.raises(OSError, match="make room in it, and the same call goes on") as found:
+            model().fit(X, Y, checkpoint=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert found.value.filename == str(tmp_path)
+    assert "\n" not in str(found.value)
+    same_bits(model().fit(X, Y, checkpoint=tmp_path), uninterrupted)
 
 
 def test_rules_that_differ_in_a_number_are_told_apart():

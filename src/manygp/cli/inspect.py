@@ -14,12 +14,12 @@ from manygp.cli.options import (
     FILE,
     NEW_FILE,
     as_json,
-    naming_full_disk,
     require_matplotlib,
     require_place,
     say,
     target_option,
 )
+from manygp.runtime.files import naming_full_disk
 from manygp.runtime.words import counted
 
 if TYPE_CHECKING:

@@ -30,7 +30,6 @@ from manygp.cli.options import (
     interval_scores,
     missing_option,
     names_option,
-    naming_full_disk,
     number_option,
     print_scores,
     read_kernel,
@@ -44,6 +43,7 @@ from manygp.cli.options import (
 )
 from manygp.cli.report import training_rows_among, write_page
 from manygp.paper import LABELS
+from manygp.runtime.files import naming_full_disk
 from manygp.runtime.progress import shown
 from manygp.runtime.words import counted, duration, safe
 from manygp.trend.registry import trend_names

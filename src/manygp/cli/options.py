@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import errno
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,15 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from manygp.runtime.files import temporary_folder
 from manygp.runtime.progress import aside
 from manygp.runtime.words import safe
 
 if TYPE_CHECKING:  # else imported where they are needed: help should be quick
     from manygp.arrays import Array
     from manygp.kernels.base import Kernel
-
-# Errors of a write that finds no room.
-NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 class File(click.Path):
@@ -193,22 +189,11 @@ def data_file(data: Path) -> Iterator[Path]:
     if str(data) != "-":
         yield data
         return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "standard input"
+    with temporary_folder() as folder:
+        path = folder / "standard input"
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         try:
             yield path
         except ValueError as error:
             raise ValueError(str(error).replace(str(path), path.name)) from error
-
-
-@contextmanager
-def naming_full_disk(path: str | Path) -> Iterator[None]:
-    """Say which file there was no room for."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in NO_ROOM and error.filename is None:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise

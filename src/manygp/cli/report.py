@@ -16,13 +16,13 @@ from manygp.cli.options import (
     data_file,
     decimal_option,
     missing_option,
-    naming_full_disk,
     require_place,
     say,
     target_option,
     unknown_option,
 )
 from manygp.runtime import progress
+from manygp.runtime.files import naming_full_disk
 from manygp.runtime.words import counted
 
 if TYPE_CHECKING:  # else imported by the command: help should be quick

@@ -110,16 +110,18 @@ class Columns(NamedTuple):
     named: bool = True
 
     @classmethod
-    def of(cls, columns: tuple[str, ...] | int, n_targets: int) -> Columns:
-        """Inputs by name, or by number, and targets."""
-        if isinstance(columns, tuple):
-            return cls(columns, n_targets)
-        return cls(tuple(f"x{j}" for j in range(columns)), n_targets, named=False)
+    def of(cls, n_inputs: int, n_targets: int) -> Columns:
+        """Inputs without names, and targets."""
+        return cls(tuple(f"x{j}" for j in range(n_inputs)), n_targets, named=False)
 
     @property
     def described(self) -> tuple[str, ...] | int:
         """Names of the inputs, or their number if they have none."""
         return self.names if self.named else len(self.names)
+
+    @property
+    def width(self) -> int:
+        return len(self.names) + self.n_targets + self.noise
 
     @property
     def targets(self) -> npt.NDArray[np.intp]:

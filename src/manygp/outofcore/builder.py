@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +13,7 @@ from manygp.fit_report import Shrinkage
 from manygp.gp.expert import Experts, KernelFits, Slices, condition
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.outofcore import stages
-from manygp.outofcore.engine import Engine
-from manygp.outofcore.work import Token, put
+from manygp.outofcore.work import Arrays, WorkFolder, bounds_of, joined
 from manygp.training.experts import Builder, ExecutionContext, precision_of
 
 # Rows that are left out are drawn from this number of parts, so that few factors are built.
@@ -40,31 +38,20 @@ class Disk(NamedTuple):
 
     Attributes
     ----------
-    folder : Path
-        Where results of tasks are kept.
+    work : WorkFolder
     groups : ndarray of shape (G + 1,)
         The parts of each group lie one after the other: where they begin.
     fitting : Fitting
-    engine : Engine
     """
 
-    folder: Path
+    work: WorkFolder
     groups: IndexArray
     fitting: stages.Fitting
-    engine: Engine
 
-    def run(self, function: Any, kind: Any, shared: Any, stage: str) -> list[Any]:
-        """The results of a function of the parts of each group."""
-        token: Token = put(self.folder, function.__name__, shared)
-        folder = self.folder / f"{function.__name__}-{token.digest[:16]}.done"
-        folder.mkdir(exist_ok=True)
+    def run(self, function: Any, shared: Any, what: str) -> list[Arrays]:
+        """The results of a stage whose tasks are the parts of each group."""
         pairs = zip(self.groups[:-1].tolist(), self.groups[1:].tolist(), strict=True)
-        tasks = [
-            kind(first, end, token, str(folder / str(first)))
-            for first, end in pairs
-            if end > first
-        ]
-        return list(self.engine.map(function, tasks, stage))
+        return self.work.run(function, self.work.tasks(function, shared, pairs), what)
 
 
 class DiskBuilder(Builder):
@@ -133,9 +120,8 @@ class DiskBuilder(Builder):
             values = np.broadcast_to(self.kernel.values, (n_parts, self.kernel.n_free))
             return KernelFits(self.kernel, values, np.zeros(n_parts, dtype=np.int64))
         fitting = self.disk.fitting._replace(shrinkage=shrinkage)
-        found = self.disk.run(stages.fit, stages.FitTask, fitting, "it fitted experts")
-        values, counts = (np.concatenate(one) for one in zip(*found, strict=True))
-        return KernelFits(self.kernel, values, counts)
+        found = self.disk.run(stages.fit, fitting, "it fitted experts")
+        return KernelFits(self.kernel, joined(found, "values"), joined(found, "counts"))
 
     def _all_neighbours(self, count: int) -> Slices:
         """Rows of others that experts know."""
@@ -143,8 +129,5 @@ class DiskBuilder(Builder):
         if count == 0:
             return Slices(np.empty(0, dtype=np.intp), np.zeros(n_parts + 1, dtype=np.intp))
         shared = stages.Neighbouring(self.disk.fitting.rows.X, self.layout, count)
-        found = self.disk.run(
-            stages.neighbours, stages.NeighbourTask, shared, "it looked for neighbours"
-        )
-        flat, sizes = (np.concatenate(one) for one in zip(*found, strict=True))
-        return Slices(flat, np.concatenate([[0], np.cumsum(sizes)]))
+        found = self.disk.run(stages.neighbours, shared, "it looked for neighbours")
+        return Slices(joined(found, "rows"), bounds_of(joined(found, "sizes")))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +11,8 @@ from manygp.model import FittedModel
 from manygp.outofcore import training
 from manygp.outofcore.blocks import Columns, parquet_blocks
 from manygp.outofcore.engine import Engine
+from manygp.outofcore.work import WorkFolder
+from manygp.runtime.files import temporary_folder
 from manygp.settings import Settings
 from manygp.tables.formats import format_of, open_table
 from manygp.tables.parquet_files import PARQUET, count_rows
@@ -57,33 +56,18 @@ class Source(NamedTuple):
 
 
 def train_file(settings: Settings, source: Source, engine: Engine, seed: int) -> FittedModel:
-    """The model of a large Parquet file, or of all in a folder.
-
-    Parameters
-    ----------
-    settings : Settings
-    source : Source
-    engine : Engine
-    seed : int
-    """
+    """The model of a large Parquet file, or of all in a folder."""
     training.check_settings(settings)
     roles = source.roles
     names = tuple(input_names(open_table(source.path), roles))
     blocks, sizes = parquet_blocks(source.path, [*names, *roles.apart])
     columns = Columns(names, noise=roles.noise is not None)
     with working(source.folder) as folder:
-        job = training.Job(settings, blocks, sizes, columns, folder, engine, roles.target)
+        work = WorkFolder(folder, engine)
+        job = training.FitJob(settings, blocks, sizes, columns, work, roles.target)
         return training.train_blocks(job, seed)
 
 
-@contextmanager
-def working(folder: str | PathLike[str] | None) -> Iterator[Path]:
-    """The folder to work in; a temporary one is removed, while what is mapped of it stays."""
-    if folder is not None:
-        yield Path(folder)
-        return
-    temporary = tempfile.mkdtemp(prefix="manygp-")
-    try:
-        yield Path(temporary)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+def working(folder: str | PathLike[str] | None) -> AbstractContextManager[Path]:
+    """The folder to work in, or a temporary one."""
+    return temporary_folder() if folder is None else nullcontext(Path(folder))

@@ -22,7 +22,7 @@ from manygp.kernels.base import NoisyKernel
 from manygp.outofcore.blocks import Columns
 from manygp.outofcore.groups import GroupTree
 from manygp.outofcore.statistics import Statistics, row_hashes
-from manygp.outofcore.work import RowFile, Token, read_arrays, write_arrays
+from manygp.outofcore.work import Arrays, RowFile, StageTask, stage
 from manygp.rules import Partitioner
 from manygp.runtime.files import replacing
 from manygp.training.experts import ExecutionContext, Task, fit_kernels, starts_of
@@ -36,7 +36,7 @@ TREND_ROWS = 4096
 
 
 class ScanTask(NamedTuple):
-    """A block, the number of its first row, and the lots below which rows are in the sample."""
+    """A block, the number of its first row, and the hash below which rows are in the sample."""
 
     block: Any
     start: int
@@ -62,11 +62,10 @@ def scan(task: ScanTask) -> Scanned:
         chosen = row_hashes(rows, task.seed) < np.uint64(min(task.threshold, 2**64 - 1))
         numbers.append(rows[chosen])
         values.append(piece[chosen])
-    width = len(task.columns.names) + task.columns.n_targets + task.columns.noise
     return Scanned(
         Statistics.joined(found),
         np.concatenate([np.empty(0, dtype=np.int64), *numbers]),
-        np.concatenate([np.empty((0, width)), *values]),
+        np.concatenate([np.empty((0, task.columns.width)), *values]),
     )
 
 
@@ -93,6 +92,8 @@ class Sorting(NamedTuple):
         Known noise variance of all rows; columns may have one for each.
     metric : ndarray of shape (d,)
     tree : GroupTree
+    sizes : tuple of int
+        Rows of each block: other blocks of the same rows have files of their own.
     seed : int
     """
 
@@ -102,6 +103,7 @@ class Sorting(NamedTuple):
     alpha: float
     metric: Array
     tree: GroupTree
+    sizes: tuple[int, ...]
     seed: int
 
     def scaled(self, values: Array) -> Array:
@@ -119,22 +121,13 @@ class Sorting(NamedTuple):
         return self.tree.group_of(np.column_stack([X * self.metric, last]))
 
 
-class SortTask(NamedTuple):
-    """A block, the number of its first row, and the file name that sorted rows begin with."""
+@stage
+def sort(sorting: Sorting, task: StageTask) -> Arrays:
+    """Sort the rows of a block by group into files, segment by segment.
 
-    block: Any
-    start: int
-    sorting: Token
-    output: str
-
-
-def sort(task: SortTask) -> Numbers:
-    """Sort the rows of a block by group into files, segment by segment: counts (S, G)."""
-    done = Path(f"{task.output}.counts")
-    known = read_arrays(done)
-    if known is not None:
-        return known["counts"]
-    sorting: Sorting = task.sorting.get()
+    The arguments are the block and the number of its first row; the result is `counts` (S, G),
+    and segment i is in the file of the task's name with `.i` behind it.
+    """
     counts: list[Numbers] = []
     kept: list[tuple[Numbers, Array]] = []
 
@@ -143,20 +136,20 @@ def sort(task: SortTask) -> Numbers:
         kept.clear()
         group = sorting.groups(numbers, values[:, : len(sorting.columns.names)])
         order = np.argsort(group, kind="stable")
-        counts.append(np.bincount(group, minlength=sorting.tree.n_groups))
-        with replacing(f"{task.output}.{len(counts) - 1}") as file:
+        with replacing(f"{task.output}.{len(counts)}") as file:
             file.write(numbers[order].astype("<i8").tobytes())
             file.write(values[order].astype("<f8").tobytes())
+        counts.append(np.bincount(group, minlength=sorting.tree.n_groups))
 
-    for _, numbers, piece in _numbered(task.block, task.start, sorting.columns):
+    block, start = task.arguments
+    for _, numbers, piece in _numbered(block, start, sorting.columns):
         kept.append((numbers, sorting.scaled(piece)))
         if sum(len(one) for one, _ in kept) >= SEGMENT_ROWS:
             flush()
     if kept:
         flush()
-    found = np.array(counts, dtype=np.int64).reshape(len(counts), sorting.tree.n_groups)
-    write_arrays(done, counts=found)
-    return found
+    shape = len(counts), sorting.tree.n_groups
+    return {"counts": np.array(counts, dtype=np.int64).reshape(shape)}
 
 
 class Segment(NamedTuple):
@@ -178,20 +171,11 @@ class Segment(NamedTuple):
         return numbers.astype(np.int64), values.reshape(-1, width).astype(float)
 
 
-class Sampled(NamedTuple):
-    """The rows of the sample, by number, and what the trend says about them, who knew them."""
-
-    numbers: Numbers
-    fitted: Array
-    shift: Array
-    growth: Array
-
-
-class Rows(NamedTuple):
+class RowFiles(NamedTuple):
     """The files of all rows, sorted by part."""
 
     X: RowFile
-    Y: RowFile
+    residuals: RowFile
     alpha: RowFile
     order: RowFile
     fitted: RowFile
@@ -199,29 +183,24 @@ class Rows(NamedTuple):
     growth: RowFile
 
     @classmethod
-    def of(cls, folder: Path, n: int, d: int, n_targets: int, *, trend: bool) -> Rows:
+    def of(cls, folder: Path, n: int, d: int, n_targets: int, *, trend: bool) -> RowFiles:
         """The files of n rows in a folder; without a trend some are empty."""
         rest = n if trend else 0
-        shapes = {
-            "X": (n, d), "Y": (n, n_targets), "alpha": (n,), "order": (n,),
-            "fitted": (rest, n_targets), "shift": (rest, n_targets), "growth": (rest,),
-        }  # fmt: skip
-        kinds = {"order": "<i8"}
+        shapes: tuple[tuple[int, ...], ...] = (
+            (n, d), (n, n_targets), (n,), (n,), (rest, n_targets), (rest, n_targets), (rest,)
+        )  # fmt: skip
         return cls(
             *(
-                RowFile(str(folder / name), shape, kinds.get(name, "<f8"))
-                for name, shape in shapes.items()
+                RowFile(str(folder / name), shape, "<i8" if name == "order" else "<f8")
+                for name, shape in zip(cls._fields, shapes, strict=True)
             )
         )
 
     def data(self, trend: TrendModel | None, *, constant_mean: bool) -> TrainingData:
         """The rows, mapped into memory."""
-        said = None
-        if trend is not None:
-            said = Trend(trend, self.fitted.mapped(), self.shift.mapped(), self.growth.mapped())
-        return TrainingData(
-            self.X.mapped(), self.Y.mapped(), self.alpha.mapped(), constant_mean, said
-        )
+        X, residuals, alpha, _, fitted, shift, growth = (file.mapped() for file in self)
+        known = None if trend is None else Trend(trend, fitted, shift, growth)
+        return TrainingData(X, residuals, alpha, constant_mean, known)
 
 
 class Arranging(NamedTuple):
@@ -231,88 +210,74 @@ class Arranging(NamedTuple):
     ----------
     segments : tuple of Segment
         In the order of the rows.
-    rows : Rows
+    rows : RowFiles
         Files to write to.
     partitioner : callable
     points_per_expert : int
     metric : ndarray of shape (d,)
-    trend : TrendModel or None
-    sampled : Sampled or None
-        If there is a trend.
+    trend : Trend or None
+        It knows the rows of the sample.
+    sample : ndarray of shape (n,)
+        The numbers of these rows.
     seed : int
     """
 
     segments: tuple[Segment, ...]
-    rows: Rows
+    rows: RowFiles
     partitioner: Partitioner
     points_per_expert: int
     metric: Array
-    trend: TrendModel | None
-    sampled: Sampled | None
+    trend: Trend | None
+    sample: Numbers
     seed: int
 
 
-class ArrangeTask(NamedTuple):
-    """A group, where its rows begin in the files, and the file that says it is done."""
+@stage
+def arrange(how: Arranging, task: StageTask) -> Arrays:
+    """Partition a group among experts, and write its rows part by part.
 
-    group: int
-    start: int
-    arranging: Token
-    output: str
-
-
-class Arranged(NamedTuple):
-    """Sizes (k,) and centres (k, d) of the parts of a group."""
-
-    sizes: Numbers
-    centres: Array
-
-
-def arrange(task: ArrangeTask) -> Arranged:
-    """Partition a group among experts, and write its rows part by part."""
-    done = Path(task.output)
-    known = read_arrays(done)
-    if known is not None:
-        return Arranged(**known)
-    how: Arranging = task.arranging.get()
-    rows, (_, d), (_, n_targets) = how.rows, how.rows.X.shape, how.rows.Y.shape
-    pieces = [one.read(task.group, d + n_targets + 1) for one in how.segments]
+    The arguments are the group and where its rows begin in the files; the result is the `sizes`
+    (k,) and `centres` (k, d) of its parts.
+    """
+    group, start = task.arguments
+    rows, (_, d), (_, n_targets) = how.rows, how.rows.X.shape, how.rows.residuals.shape
+    pieces = [one.read(group, d + n_targets + 1) for one in how.segments]
     numbers, values = (np.concatenate(one) for one in zip(*pieces, strict=True))
-    X, Y, alpha = values[:, :d], values[:, d:-1], values[:, -1]
-    U = np.ascontiguousarray(X) * how.metric
+    X, residuals, alpha = np.ascontiguousarray(values[:, :d]), values[:, d:-1], values[:, -1]
+    U = X * how.metric
     n_parts = max(1, len(U) // how.points_per_expert)
-    parts = how.partitioner(U, n_parts, np.random.default_rng([how.seed, task.group]))
+    parts = how.partitioner(U, n_parts, np.random.default_rng([how.seed, group]))
     check_parts(parts, len(U))
     order = np.concatenate(parts)
     if len(order) != len(U):
         raise ValueError("the partition has a row in two parts, which files cannot hold")
-    if how.trend is not None and how.sampled is not None:
-        fitted, shift, growth = _said(how.trend, how.sampled, numbers, np.ascontiguousarray(X))
-        Y = Y - fitted
-        for file, found in zip((rows.fitted, rows.shift, rows.growth), (fitted, shift, growth),
-                               strict=True):  # fmt: skip
-            file.write(task.start, found[order])
-    for file, found in ((rows.X, X), (rows.Y, Y), (rows.alpha, alpha), (rows.order, numbers)):
-        file.write(task.start, found[order])
-    sizes = np.array([len(part) for part in parts], dtype=np.int64)
-    centres = np.array([U[part].mean(axis=0) for part in parts])
-    write_arrays(done, sizes=sizes, centres=centres)
-    return Arranged(sizes, centres)
+    about_trend: tuple[Array, ...] = ()
+    if how.trend is not None:
+        about_trend = _trend_at(how.trend, how.sample, numbers, X)
+        residuals = residuals - about_trend[0]
+    for file, found in zip(rows, (X, residuals, alpha, numbers, *about_trend), strict=False):
+        file.write(start, found[order])
+    return {
+        "sizes": np.array([len(part) for part in parts], dtype=np.int64),
+        "centres": np.array([U[part].mean(axis=0) for part in parts]),
+    }
 
 
-def _said(
-    trend: TrendModel, sampled: Sampled, numbers: Numbers, X: Array
+def _trend_at(
+    trend: Trend, sample: Numbers, numbers: Numbers, X: Array
 ) -> tuple[Array, Array, Array]:
-    """What a trend says about rows: those that it has learned from, as if it had not."""
+    """What a trend predicts for rows X, and shift and growth of those that it has learned from.
+
+    See `Trend`; `sample` are the numbers of the rows that it has learned from.
+    """
     starts = range(0, len(X), TREND_ROWS)
-    fitted = np.concatenate([trend.at(X[i : i + TREND_ROWS]).mean for i in starts])
+    fitted = np.concatenate([trend.model.at(X[i : i + TREND_ROWS]).mean for i in starts])
     shift, growth = np.zeros_like(fitted), np.zeros(len(fitted))
-    place = np.searchsorted(sampled.numbers, numbers)
-    place = np.minimum(place, len(sampled.numbers) - 1)
-    inside = sampled.numbers[place] == numbers
+    place = np.minimum(np.searchsorted(sample, numbers), len(sample) - 1)
+    inside = sample[place] == numbers
     own = place[inside]
-    fitted[inside], shift[inside] = sampled.fitted[own], sampled.shift[own]
-    growth[inside] = sampled.growth[own]
+    fitted[inside], shift[inside] = trend.fitted[own], trend.shift[own]
+    growth[inside] = trend.growth[own]
     return fitted, shift, growth
 
 
@@ -321,7 +286,7 @@ class Fitting(NamedTuple):
 
     Attributes
     ----------
-    rows : Rows
+    rows : RowFiles
     bounds : ndarray of shape (M + 1,)
         Where each part begins.
     kernel : NoisyKernel
@@ -332,7 +297,7 @@ class Fitting(NamedTuple):
     optimizer : None, str or callable
     """
 
-    rows: Rows
+    rows: RowFiles
     bounds: Numbers
     kernel: NoisyKernel
     shrinkage: Shrinkage
@@ -346,38 +311,33 @@ class Fitting(NamedTuple):
         return starts_of(self.kernel, self.n_restarts, np.random.default_rng([self.seed, 1, m]))
 
 
-class FitTask(NamedTuple):
-    """Parts from `first` to `end`, and the file of their kernels."""
+@stage
+def fit(how: Fitting, task: StageTask) -> Arrays:
+    """Fit the experts of some parts.
 
-    first: int
-    end: int
-    fitting: Token
-    output: str
-
-
-def fit(task: FitTask) -> tuple[Array, Numbers]:
-    """Hyperparameters (k, p) of the experts of some parts, and the evaluations (k,)."""
-    done = Path(task.output)
-    known = read_arrays(done)
-    if known is not None:
-        return known["values"], known["counts"]
-    how: Fitting = task.fitting.get()
-    start, end = int(how.bounds[task.first]), int(how.bounds[task.end])
-    X, Y, alpha = (
-        np.array(file.mapped()[start:end]) for file in (how.rows.X, how.rows.Y, how.rows.alpha)
+    The arguments are the first part and the one behind the last; the result is the
+    hyperparameters, `values` (k, p), and the evaluations of the likelihood, `counts` (k,).
+    """
+    first, end = task.arguments
+    start = int(how.bounds[first])
+    X, residuals, alpha = (
+        np.array(file.mapped()[start : int(how.bounds[end])])
+        for file in (how.rows.X, how.rows.residuals, how.rows.alpha)
     )
-    data = TrainingData(X, Y, alpha, how.constant_mean)
-    tasks = [
-        Task(np.arange(how.bounds[m], how.bounds[m + 1]) - start, how.starts(m))
-        for m in range(task.first, task.end)
-    ]
     found = fit_kernels(
-        data, tasks, how.kernel, how.shrinkage, ExecutionContext(1, optimizer=how.optimizer)
+        TrainingData(X, residuals, alpha, how.constant_mean),
+        [
+            Task(np.arange(how.bounds[m], how.bounds[m + 1]) - start, how.starts(m))
+            for m in range(first, end)
+        ],
+        how.kernel,
+        how.shrinkage,
+        ExecutionContext(1, optimizer=how.optimizer),
     )
-    values = np.array([one.kernel.values for one in found])
-    counts = np.array([one.n_evaluations for one in found], dtype=np.int64)
-    write_arrays(done, values=values, counts=counts)
-    return values, counts
+    return {
+        "values": np.array([one.kernel.values for one in found]),
+        "counts": np.array([one.n_evaluations for one in found], dtype=np.int64),
+    }
 
 
 class Neighbouring(NamedTuple):
@@ -388,28 +348,16 @@ class Neighbouring(NamedTuple):
     n_neighbours: int
 
 
-class NeighbourTask(NamedTuple):
-    """Parts from `first` to `end`, and the file of the rows that their experts know as well."""
+@stage
+def neighbours(how: Neighbouring, task: StageTask) -> Arrays:
+    """Find the rows of others that the experts of some parts know, nearest first.
 
-    first: int
-    end: int
-    neighbouring: Token
-    output: str
-
-
-def neighbours(task: NeighbourTask) -> tuple[Numbers, Numbers]:
-    """Rows of others, nearest first, that the experts of some parts know, and their numbers (k,).
-
-    The rows of one expert stand behind those of the other.
+    The arguments are those of `fit`; the result is all `rows`, one expert's behind the other's,
+    and their `sizes` (k,).
     """
-    done = Path(task.output)
-    known = read_arrays(done)
-    if known is not None:
-        return known["rows"], known["sizes"]
-    how: Neighbouring = task.neighbouring.get()
     X = how.X.mapped()
-    rows = [how.layout.neighbours(X, m, how.n_neighbours) for m in range(task.first, task.end)]
-    sizes = np.array([len(one) for one in rows], dtype=np.int64)
-    found = np.concatenate(rows).astype(np.int64)
-    write_arrays(done, rows=found, sizes=sizes)
-    return found, sizes
+    rows = [how.layout.neighbours(X, m, how.n_neighbours) for m in range(*task.arguments)]
+    return {
+        "rows": np.concatenate(rows).astype(np.int64),
+        "sizes": np.array([len(one) for one in rows], dtype=np.int64),
+    }

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import AnyArray, Array
-from manygp.inputs import Scaling
+from manygp.inputs import Moments
 
 Words = npt.NDArray[np.uint64]
 
@@ -71,8 +71,8 @@ class Statistics(NamedTuple):
     Attributes
     ----------
     n : int
-    low, high : ndarrays of shape (c,)
-        Ranges of all columns, targets included.
+    low, high : ndarrays of shape (d + t,)
+        Ranges of inputs and targets.
     sums, squares : tuples of Fraction
         Exact sums of each target, and of its squares.
     digest : int
@@ -88,7 +88,7 @@ class Statistics(NamedTuple):
 
     @classmethod
     def of(cls, numbers: npt.NDArray[np.int64], values: Array, targets: AnyArray) -> Statistics:
-        """Those of rows (N, c) with numbers (N,), whose `targets` are some of the columns."""
+        """Those of rows (N, c) with numbers (N,), whose columns `targets` follow the inputs."""
         sums, squares = [], []
         for y in values[:, targets].T:
             sums.append(exact_sum(y))
@@ -100,7 +100,8 @@ class Statistics(NamedTuple):
             rest = ((head * head - product) + 2 * head * tail) + tail * tail
             squares.append(exact_sum(product) + exact_sum(rest))
         digest = fingerprint(numbers, values)
-        low, high = values.min(axis=0), values.max(axis=0)
+        ranged = values[:, : targets[-1] + 1]
+        low, high = ranged.min(axis=0), ranged.max(axis=0)
         return cls(len(values), low, high, tuple(sums), tuple(squares), digest)
 
     @classmethod
@@ -109,28 +110,29 @@ class Statistics(NamedTuple):
         some = [one for one in pieces if one.n]
         if not some:
             return cls(0, np.empty(0), np.empty(0), (), (), 0)
+        sums, squares = (
+            tuple(sum(column, Fraction()) for column in zip(*several, strict=True))
+            for several in ([one.sums for one in some], [one.squares for one in some])
+        )
         return cls(
             sum(one.n for one in some),
             np.min([one.low for one in some], axis=0),
             np.max([one.high for one in some], axis=0),
-            tuple(sum(column, Fraction()) for column in zip(*(p.sums for p in some), strict=True)),
-            tuple(
-                sum(column, Fraction()) for column in zip(*(p.squares for p in some), strict=True)
-            ),
+            sums,
+            squares,
             sum(one.digest for one in some) % 2**64,
         )
 
-    def standard(self, targets: AnyArray) -> Scaling:
-        """Targets to mean 0 and standard deviation 1; a constant one keeps its scale."""
-        shift, half_scale = [], []
-        columns = zip(self.sums, self.squares, self.low[targets], self.high[targets], strict=True)
-        for total, squares, low, high in columns:
-            mean = total / self.n
-            variance = max(Fraction(0), squares / self.n - mean * mean)
-            std = _root(variance)
-            shift.append(float(mean))
-            half_scale.append(std / 2 if high > low and std > 0 else 0.5)
-        return Scaling(np.array(shift), np.array(half_scale))
+    @property
+    def moments(self) -> Moments:
+        """What scales depend on, each number rounded once."""
+        means = [total / self.n for total in self.sums]
+        variances = [
+            max(Fraction(0), squares / self.n - mean * mean)
+            for squares, mean in zip(self.squares, means, strict=True)
+        ]
+        half_std = np.array([_root(variance) / 2 for variance in variances])
+        return Moments(self.n, self.low, self.high, np.array(means, dtype=float), half_std)
 
 
 def _root(variance: Fraction) -> float:

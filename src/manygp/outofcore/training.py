@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,19 +13,17 @@ from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Layout, random
 from manygp.fit_report import Plan
 from manygp.gp.expert import Spans
-from manygp.gp.trend import TrendModel
-from manygp.inputs import Scaling, identity
+from manygp.inputs import check_alpha
 from manygp.kernels.base import metric
 from manygp.model import FittedModel
 from manygp.outofcore import stages
 from manygp.outofcore.blocks import Columns
 from manygp.outofcore.builder import Disk, DiskBuilder
-from manygp.outofcore.engine import Engine
 from manygp.outofcore.groups import grow
 from manygp.outofcore.statistics import Statistics, row_hashes
-from manygp.outofcore.work import put
-from manygp.runtime import progress
-from manygp.runtime.progress import say, warn
+from manygp.outofcore.work import WorkFolder, bounds_of, joined
+from manygp.runtime.files import MAKE_ROOM, naming_full_disk
+from manygp.runtime.progress import Progress, say, shown
 from manygp.settings import Settings
 from manygp.storage import read_model, write_model
 from manygp.storage.model_file import check_savable
@@ -50,11 +46,9 @@ SAMPLE_ROWS = 2**18
 # Rows of a group, about: a task arranges one, and fits its experts.
 GROUP_ROWS = 2**16
 MODEL = "model.manygp"
-# Errors of a write that finds no room.
-NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
-class Job(NamedTuple):
+class FitJob(NamedTuple):
     """A fit of rows in blocks.
 
     Attributes
@@ -64,9 +58,7 @@ class Job(NamedTuple):
     sizes : sequence of int
         Rows of each block.
     columns : Columns
-    folder : Path
-        Where tasks meet; all workers see it.
-    engine : Engine
+    work : WorkFolder
     target : str or None
         Name of the target, if it has one.
     """
@@ -75,8 +67,7 @@ class Job(NamedTuple):
     blocks: Sequence[Any]
     sizes: Sequence[int]
     columns: Columns
-    folder: Path
-    engine: Engine
+    work: WorkFolder
     target: str | None = None
 
     @property
@@ -101,31 +92,29 @@ def check_settings(settings: Settings) -> None:
         raise ValueError(f"time_budget is for rows in memory; set it to None for {n}")
     if np.ndim(settings.alpha):
         raise ValueError(f"alpha of {n} must be one number, or the name of a column")
+    check_alpha(settings.alpha, 1)
     if not (settings.trend is None or isinstance(settings.trend, str)):
         raise ValueError(f"trend={settings.trend!r} cannot be saved: name a trend for {n}")
     check_savable(settings)
 
 
-def train_blocks(job: Job, seed: int) -> FittedModel:
+def train_blocks(job: FitJob, seed: int) -> FittedModel:
     """The model of rows in blocks: more of them than make a sample.
 
     All that is finished is kept in the folder: the same call goes on from there.
     """
     check_settings(job.settings)
-    job.folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with progress.shown(verbose=job.settings.verbose) as told:
-            return _train(job, seed, told)
-    except OSError as error:
-        if error.errno in NO_ROOM:
-            what = f"{error.strerror}; make room in it, and the same call goes on"
-            raise OSError(error.errno, what, str(job.folder)) from error
-        raise
+    job.work.path.mkdir(parents=True, exist_ok=True)
+    with (
+        naming_full_disk(job.work.path, MAKE_ROOM),
+        shown(verbose=job.settings.verbose) as progress,
+    ):
+        return _train(job, seed, progress)
 
 
-def _train(job: Job, seed: int, told: progress.Progress) -> FittedModel:
-    settings, folder = job.settings, job.folder
-    told.begin("reading")
+def _train(job: FitJob, seed: int, progress: Progress) -> FittedModel:
+    settings, folder = job.settings, job.work.path
+    progress.begin("reading")
     n_read = int(sum(job.sizes))
     threshold = SAMPLE_ROWS * 2**64 // n_read
     scanned = _scan(job, seed, threshold)
@@ -136,20 +125,20 @@ def _train(job: Job, seed: int, told: progress.Progress) -> FittedModel:
         scanned = _scan(job, seed, threshold)
     path = folder / MODEL
     if not path.exists():
-        run = ExecutionContext(settings.n_jobs, told, checkpoint, settings.optimizer)
+        run = ExecutionContext(settings.n_jobs, progress, checkpoint, settings.optimizer)
         write_model(path, _trained(job, known, scanned, seed, run))
-        for name in ("sorted", "rows", "tasks"):
+        for name in ("rows", "tasks"):
             shutil.rmtree(folder / name, ignore_errors=True)
     return read_model(path)
 
 
-def _scan(job: Job, seed: int, threshold: int) -> list[stages.Scanned]:
+def _scan(job: FitJob, seed: int, threshold: int) -> list[stages.Scanned]:
     """Look at all rows once."""
     tasks = [
         stages.ScanTask(block, start, job.columns, threshold, seed)
         for block, start in zip(job.blocks, job.starts, strict=True)
     ]
-    found = list(job.engine.map(stages.scan, tasks, "it read the data"))
+    found = list(job.work.engine.map(stages.scan, tasks, "it read the data"))
     n = sum(one.statistics.n for one in found)
     job.say(f"{n:,} rows in {len(tasks)} blocks")
     if n == 0:
@@ -157,14 +146,14 @@ def _scan(job: Job, seed: int, threshold: int) -> list[stages.Scanned]:
     return found
 
 
-def _identity(job: Job, known: Statistics) -> dict[str, Any]:
+def _identity(job: FitJob, known: Statistics) -> dict[str, Any]:
     """What a folder must have in common with a fit; not how rows are cut into blocks."""
     found = identity_of(job.settings, known.n, job.columns.described, key_of(known.digest))
     return {**found, "sample": SAMPLE_ROWS, "group": GROUP_ROWS}
 
 
 def _trained(
-    job: Job, known: Statistics, scanned: list[stages.Scanned], seed: int, run: ExecutionContext
+    job: FitJob, known: Statistics, scanned: list[stages.Scanned], seed: int, run: ExecutionContext
 ) -> FittedModel:
     settings, columns = job.settings, job.columns
     sample = _Sample.of(scanned, columns)
@@ -174,7 +163,7 @@ def _trained(
         sample.X,
         sample.Y,
         columns.described,
-        _scalings(settings, known, columns),
+        known.moments.scalings(scale_X=settings.scales_X, scale_y=settings.normalize_y),
     )
     points = int(settings.points_per_expert)
     space = settings.space
@@ -198,22 +187,6 @@ def _trained(
         target=job.target,
         settings=replace(settings, verbose=False),
     )
-
-
-def _scalings(settings: Settings, known: Statistics, columns: Columns) -> tuple[Scaling, Scaling]:
-    """How inputs and targets are scaled: by all rows, not only those of the sample."""
-    d, t = len(columns.names), columns.n_targets
-    targets = columns.targets
-    if np.any(known.low[targets] == known.high[targets]):
-        warn("y is constant; predictions will be that constant")
-    x_scaling, y_scaling = identity(d), identity(t)
-    if settings.scales_X:
-        low, high = known.low[:d], known.high[:d]
-        half = high / 2 - low / 2
-        x_scaling = Scaling(low, np.where(half > 0, half, 0.5))
-    if settings.normalize_y:
-        y_scaling = known.standard(targets)
-    return x_scaling, y_scaling
 
 
 class _Sample(NamedTuple):
@@ -249,7 +222,9 @@ class _Groups(NamedTuple):
         return len(self.counts)
 
     @classmethod
-    def of(cls, job: Job, prepared: Prepared, columns_metric: Array, seed: int, n: int) -> _Groups:
+    def of(
+        cls, job: FitJob, prepared: Prepared, columns_metric: Array, seed: int, n: int
+    ) -> _Groups:
         """Grow the tree of groups on the sample, and sort all rows by it."""
         X = prepared.data.X
         last = row_hashes(np.arange(len(X)), seed).astype(float) / 2.0**64  # for equal rows
@@ -261,40 +236,31 @@ class _Groups(NamedTuple):
             float(job.settings.alpha),
             columns_metric,
             tree,
+            tuple(job.sizes),
             seed,
         )
-        token = put(_made(job.folder / "tasks"), "sorting", sorting)
-        # Other blocks of the same rows have files of their own.
-        cut = key_of(np.array(job.sizes), token.digest)
-        folder = _made(job.folder / "sorted" / cut)
-        tasks = [
-            stages.SortTask(block, start, token, str(folder / str(i)))
-            for i, (block, start) in enumerate(zip(job.blocks, job.starts, strict=True))
-        ]
-        found = list(job.engine.map(stages.sort, tasks, "it sorted rows into groups"))
+        blocks = zip(job.blocks, job.starts, strict=True)
+        tasks = job.work.tasks(stages.sort, sorting, blocks)
+        found = job.work.run(stages.sort, tasks, "it sorted rows into groups")
         segments = [
-            stages.Segment(f"{task.output}.{i}", np.concatenate([[0], np.cumsum(one)]))
-            for task, counts in zip(tasks, found, strict=True)
-            for i, one in enumerate(counts)
+            stages.Segment(f"{task.output}.{i}", bounds_of(counts))
+            for task, result in zip(tasks, found, strict=True)
+            for i, counts in enumerate(result["counts"])
         ]
-        return cls(tuple(segments), np.concatenate(found).sum(axis=0))
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+        return cls(tuple(segments), joined(found, "counts").sum(axis=0))
 
 
 def _arranged(
-    job: Job, foundation: Foundation, groups: _Groups, sample: _Sample, seed: int
+    job: FitJob, foundation: Foundation, groups: _Groups, sample: _Sample, seed: int
 ) -> tuple[DiskBuilder, IndexArray]:
     """The builder of all rows, which lie part by part in files, and their order."""
     data, kernel = foundation.builder.data, foundation.builder.kernel
     d, n = data.X.shape[1], int(groups.counts.sum())
-    trend, sampled = _trend_of(foundation, sample)
-    has_trend = trend is not None
-    rows = stages.Rows.of(
-        _made(job.folder / "rows"), n, d, data.residuals.shape[1], trend=has_trend
+    trend = data.trend
+    if trend is not None:  # as it was learned from the sample
+        trend = trend._replace(model=trend.model.without_doubt(), kriging=None)
+    rows = stages.RowFiles.of(
+        job.work.subfolder("rows"), n, d, data.residuals.shape[1], trend=trend is not None
     )
     for file in rows:
         file.create()
@@ -305,23 +271,15 @@ def _arranged(
         int(job.settings.points_per_expert),
         metric(kernel, d),
         trend,
-        sampled,
+        sample.numbers,
         seed,
     )
-    folder = _made(job.folder / "tasks")
-    token = put(folder, "arranging", arranging)
-    starts = np.concatenate([[0], np.cumsum(groups.counts)])
-    done = _made(folder / f"arranged-{token.digest[:16]}")
-    tasks = [
-        stages.ArrangeTask(group, int(starts[group]), token, str(done / str(group)))
-        for group in np.flatnonzero(groups.counts).tolist()
-    ]
-    found = list(job.engine.map(stages.arrange, tasks, "it arranged rows by expert"))
-    sizes = np.concatenate([one.sizes for one in found])
-    bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    centres = np.concatenate([one.centres for one in found])
-    layout = Layout(Spans(bounds), arranging.metric, centres)
-    group_bounds = np.concatenate([[0], np.cumsum([len(one.sizes) for one in found])])
+    starts = bounds_of(groups.counts)
+    pairs = [(group, int(starts[group])) for group in np.flatnonzero(groups.counts).tolist()]
+    tasks = job.work.tasks(stages.arrange, arranging, pairs)
+    found = job.work.run(stages.arrange, tasks, "it arranged rows by expert")
+    bounds = bounds_of(joined(found, "sizes"))
+    layout = Layout(Spans(bounds), arranging.metric, joined(found, "centres"))
     fitting = stages.Fitting(
         rows,
         bounds,
@@ -332,23 +290,12 @@ def _arranged(
         seed,
         job.settings.optimizer,
     )
-    disk = Disk(folder, group_bounds, fitting, job.engine)
+    disk = Disk(job.work, bounds_of([len(one["sizes"]) for one in found]), fitting)
     communication = None
     if foundation.space.needs.communication:
         count = n // len(layout.parts)
         communication = foundation.rng.choice(n, count, replace=False, shuffle=False)
-    whole = rows.data(trend, constant_mean=data.constant_mean)
+    model = None if trend is None else trend.model
+    whole = rows.data(model, constant_mean=data.constant_mean)
     builder = DiskBuilder(whole, layout, disk, communication, foundation.builder.run)
     return builder, rows.order.mapped()
-
-
-def _trend_of(
-    foundation: Foundation, sample: _Sample
-) -> tuple[TrendModel | None, stages.Sampled | None]:
-    """The trend as it was learned from the sample, and what it says about that."""
-    trend = foundation.builder.data.trend
-    if trend is None:
-        return None, None
-    return trend.model.without_doubt(), stages.Sampled(
-        sample.numbers, trend.fitted, trend.shift, trend.growth
-    )

@@ -1,18 +1,23 @@
-"""The folder in which the stages of a fit meet: nothing in it is half written."""
+"""The folder in which the stages of a fit meet: nothing in it is half written or done twice."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import pickle
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from manygp.arrays import AnyArray
+from manygp.outofcore.engine import Engine
 from manygp.runtime.files import replacing
+
+Arrays = dict[str, AnyArray]
 
 # Objects of other tasks that a process keeps.
 KEPT_OBJECTS = 4
@@ -56,19 +61,69 @@ def _read(token: Token) -> Any:
     return pickle.loads(data)
 
 
-def write_arrays(path: Path, **arrays: AnyArray) -> None:
-    """Write small arrays, whole or not at all."""
-    with replacing(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+class StageTask(NamedTuple):
+    """A task of a stage: its own arguments, what all tasks share, and the file of its result."""
+
+    arguments: tuple[Any, ...]
+    shared: Token
+    output: str
 
 
-def read_arrays(path: Path) -> dict[str, AnyArray] | None:
-    """What `write_arrays` has written, or None if there is no whole file."""
-    try:
-        with np.load(path) as found:
-            return dict(found)
-    except (OSError, ValueError, EOFError, KeyError):
-        return None
+StageFunction = Callable[[StageTask], Arrays]
+
+
+def stage(compute: Callable[[Any, StageTask], Arrays]) -> StageFunction:
+    """A function of a task whose result is kept in its file, and read from there next time."""
+
+    @wraps(compute)
+    def run(task: StageTask) -> Arrays:
+        done = Path(task.output)
+        try:
+            with np.load(done) as known:
+                return dict(known)
+        except (OSError, ValueError, EOFError, KeyError):  # no file, or one that was altered
+            result = compute(task.shared.get(), task)
+        with replacing(done) as file:
+            np.savez(file, **result)  # type: ignore[arg-type]
+        return result
+
+    return run
+
+
+class WorkFolder(NamedTuple):
+    """A folder that all workers see, and what runs the tasks."""
+
+    path: Path
+    engine: Engine
+
+    def subfolder(self, name: str) -> Path:
+        """A folder within it, which is made if it is not there."""
+        folder = self.path / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def tasks(
+        self, function: StageFunction, shared: Any, arguments: Iterable[tuple[Any, ...]]
+    ) -> list[StageTask]:
+        """The tasks of a stage, one for each tuple of arguments; `shared` is for all of them."""
+        name = function.__name__
+        token = put(self.subfolder("tasks"), name, shared)
+        done = self.subfolder(f"tasks/{name}-{token.digest[:16]}.done")
+        return [StageTask(own, token, str(done / str(i))) for i, own in enumerate(arguments)]
+
+    def run(self, function: StageFunction, tasks: list[StageTask], what: str) -> list[Arrays]:
+        """The results of tasks, in their order; `what` says for messages what they do."""
+        return list(self.engine.map(function, tasks, what))
+
+
+def joined(results: list[Arrays], name: str) -> AnyArray:
+    """An array of all results, one behind the other."""
+    return np.concatenate([one[name] for one in results])
+
+
+def bounds_of(sizes: npt.ArrayLike) -> AnyArray:
+    """Where pieces of these sizes (k,) begin that lie one behind the other, and end: (k + 1,)."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 class RowFile(NamedTuple):

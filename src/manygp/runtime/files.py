@@ -1,24 +1,122 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and what runs that were killed have left behind."""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
-import secrets
+import re
+import shutil
 import socket
 import stat
-import time
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import count
 from os import PathLike
+from pathlib import Path
 from typing import IO
 
-# Part of the names of temporary files: this machine, and this run of this process.
-_MACHINE = socket.gethostname().encode().hex()[-8:]
-_RUN = secrets.token_hex(4)
+# Errors of a write that finds no room, and what helps if the work can be resumed.
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+MAKE_ROOM = "; make room in it, and the same call goes on"
 _numbers = count()
-# Seconds after which a temporary file of another machine is nobody's.
-ABANDONED = 24 * 3600.0
+# See `own_name`; more may follow.
+OWN_NAME = re.compile(r"manygp-([0-9a-f]{16})-(\d+)-(\d+)-\d+(?:-\w+)?")
+
+
+def own_name() -> str:
+    """A new name that tells who gave it: this host since its boot, and this process.
+
+    The parts after `manygp-` are a digest of the host, its boot and the container, the number of
+    the process, when that began, and a number of the name.
+    """
+    pid = os.getpid()
+    return f"manygp-{_host() or '0' * 16}-{pid}-{_beginning(pid) or 0}-{next(_numbers)}"
+
+
+def is_dead(name: str) -> bool:
+    """Whether a name is one of `own_name`, and the process that gave it is certainly gone.
+
+    That cannot be known of another host, boot or container, nor where the system has no `/proc`.
+    """
+    match = OWN_NAME.fullmatch(name)
+    if match is None or match[1] != _host():
+        return False
+    return _beginning(int(match[2])) != int(match[3])
+
+
+@cache
+def _host() -> str | None:
+    """A digest of this host, its boot and the container, if the system tells them."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        container = os.readlink("/proc/self/ns/pid")
+    except (OSError, ValueError):
+        return None
+    return hashlib.sha256(f"{socket.gethostname()} {boot} {container}".encode()).hexdigest()[:16]
+
+
+def _beginning(pid: int) -> int | None:
+    """When a process began, in ticks since the boot; None if it is not there any more."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        state, *rest = fields.rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return None
+    return None if state in "ZX" else int(rest[18])
+
+
+def remove_dead(folder: str | PathLike[str], prefix: str = "", suffix: str = "") -> None:
+    """Remove what runs of this user that were killed have left in a folder.
+
+    Parameters
+    ----------
+    folder : path
+    prefix, suffix : str
+        What stands before and behind the name of `own_name`.
+    """
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name.removeprefix(prefix).removesuffix(suffix)
+            if f"{prefix}{name}{suffix}" != entry.name or not is_dead(name):
+                continue
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    os.unlink(entry)
+
+
+def new_temporary_folder() -> Path:
+    """A new folder for temporary files; those of runs that were killed are removed."""
+    remove_dead(tempfile.gettempdir())
+    return Path(tempfile.mkdtemp(prefix=f"{own_name()}-"))
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is removed at the end; what is mapped of it stays."""
+    folder = new_temporary_folder()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def naming_full_disk(path: str | PathLike[str], remedy: str = "") -> Iterator[None]:
+    """Say what there was no room for, and what to do about it, unless the error does."""
+    try:
+        yield
+    except OSError as error:
+        is_clear = error.filename is not None and remedy in (error.strerror or "")
+        if error.errno in NO_ROOM and not is_clear:
+            raise OSError(error.errno, f"{error.strerror}{remedy}", str(path)) from error
+        raise
 
 
 @contextmanager
@@ -37,8 +135,8 @@ def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"there is no folder {folder}: {path} cannot be written")
-    _remove_leftovers(target)
-    part = f"{target}.{_MACHINE}-{os.getpid()}-{_RUN}-{next(_numbers)}.part"
+    remove_dead(folder, f"{os.path.basename(target)}.", ".part")
+    part = f"{target}.{own_name()}.part"
     mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None
     try:
         with open(part, "xb", opener=_with_at_most(mode)) as file:
@@ -63,33 +161,6 @@ def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
 def _with_at_most(mode: int | None) -> Callable[[str, int], int]:
     """An opener of new files with no more permissions than `mode`, or those of any new file."""
     return lambda path, flags: os.open(path, flags, 0o666 if mode is None else mode & 0o666)
-
-
-def _remove_leftovers(target: str) -> None:
-    """Remove temporary files of a target whose process is gone."""
-    with suppress(OSError), os.scandir(os.path.dirname(target)) as entries:
-        for entry in entries:
-            name = entry.name.removeprefix(os.path.basename(target) + ".")
-            if name != entry.name and name.endswith(".part") and _is_nobodys(entry, name):
-                with suppress(OSError):
-                    os.unlink(entry)
-
-
-def _is_nobodys(entry: os.DirEntry[str], name: str) -> bool:
-    """Whether the process that wrote a temporary file is gone."""
-    machine, *rest = name.removesuffix(".part").split("-")
-    if len(rest) != 3 or machine != _MACHINE or os.name != "posix":
-        return time.time() - entry.stat().st_mtime > ABANDONED
-    pid, run, _ = rest
-    if pid == str(os.getpid()):
-        return run != _RUN  # an earlier process had the same number
-    try:
-        os.kill(int(pid), 0)  # asks whether it is there
-    except (ProcessLookupError, ValueError, OverflowError):
-        return True
-    except PermissionError:
-        return False
-    return False
 
 
 def write_atomically(path: str | PathLike[str], text: str) -> None:

@@ -8,11 +8,13 @@ import signal
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cache
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -44,9 +46,15 @@ ATTEMPTS = 2
 def n_workers(n_jobs: int | None) -> int:
     """The number of threads or processes that n_jobs stands for; 1 inside another's worker.
 
-    Its cores are in use already, by the jobs of a grid search for instance.
+    Its cores are in use already, by the jobs of a grid search for instance. It is 1, too, while
+    the interpreter ends, which starts none any more.
     """
-    return 1 if get_active_backend()[0].nesting_level else int(effective_n_jobs(n_jobs))
+    is_alone = get_active_backend()[0].nesting_level or _interpreter_ends()
+    return 1 if is_alone else int(effective_n_jobs(n_jobs))
+
+
+def _interpreter_ends() -> bool:
+    return getattr(threading, "_SHUTTING_DOWN", not threading.main_thread().is_alive())
 
 
 def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> Iterator[R]:
@@ -56,6 +64,9 @@ def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> 
     have started, which takes about a second.
     """
     done = 0
+    if not _can_start_threads():  # joblib needs some, and is not whole again without
+        yield from map(partial(_in_worker, function, parent=None), items)
+        return
     # Workers of other kinds, such as Dask's, are not ours to end.
     parent = os.getpid() if isinstance(get_active_backend()[0], LokyBackend) else None
     for _ in range(ATTEMPTS):
@@ -75,6 +86,19 @@ def process_map(function: Callable[[T], R], items: Sequence[T], n_jobs: int) -> 
     raise WorkerKilledError(done)
 
 
+def _can_start_threads() -> bool:
+    """Whether the system and the interpreter start threads."""
+    if _interpreter_ends():
+        return False
+    probe = threading.Thread(target=int)
+    try:
+        probe.start()
+    except RuntimeError:
+        return False
+    probe.join()
+    return True
+
+
 class WorkerKilledError(RuntimeError):
     """Workers were killed during the task at place `first` of the list, or a later one."""
 
@@ -89,7 +113,10 @@ class WorkerKilledError(RuntimeError):
 
 def _workers(n_jobs: int, parent: int | None) -> Parallel:
     """Processes that end with their parent from the moment on that they start."""
-    settings = {"n_jobs": n_jobs, "batch_size": 1, "return_as": "generator"}
+    # All tasks are handed over at once: none is taken any more when the interpreter ends.
+    settings = {
+        "n_jobs": n_jobs, "batch_size": 1, "return_as": "generator", "pre_dispatch": "all"
+    }  # fmt: skip
     if parent is not None:
         with suppress(TypeError):  # before joblib 1.5 only those that have a task do
             return Parallel(**settings, initializer=_end_with, initargs=(parent,))
@@ -135,11 +162,33 @@ def thread_map(
         if n_threads == 1:
             yield map
             return
-        pool = ThreadPoolExecutor(n_threads, initializer=limit_thread if limit else None)
+        pool = _Threads(n_threads, initializer=limit_thread if limit else None)
         try:
-            yield pool.map
+            yield pool.map_or_do
         finally:  # after an interrupt, what has not begun is not begun
             pool.shutdown(cancel_futures=True)
+
+
+class _Threads(ThreadPoolExecutor):
+    """Threads, as many as the system starts."""
+
+    def map_or_do(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """The results for all items, in their order; what no thread takes is done here."""
+        left, futures = deque(items), deque[Future[R]]()
+        with suppress(RuntimeError):  # no thread can be started, or the interpreter ends
+            while left:
+                futures.append(self.submit(function, left[0]))
+                left.popleft()
+        return chain(
+            (futures.popleft().result() for _ in range(len(futures))), map(function, left)
+        )
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError:  # those that are there do the work
+            if not self._threads:
+                raise
 
 
 def limit_thread() -> None:

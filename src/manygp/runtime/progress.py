@@ -173,7 +173,8 @@ class Bar(Schedule):
         self._closed = threading.Event()
         self._heart = threading.Thread(target=self._beat, name="manygp-progress", daemon=True)
         if self._is_terminal:
-            self._heart.start()
+            with suppress(RuntimeError):  # without a thread more it is drawn at each phase only
+                self._heart.start()
 
     def begin(self, phase: str) -> None:
         with self._lock:
@@ -223,7 +224,7 @@ class Bar(Schedule):
     def close(self) -> None:
         """Stop drawing, and leave an empty line."""
         self._closed.set()
-        if self._is_terminal:
+        if self._heart.is_alive():
             self._heart.join(timeout=2 * HEARTBEAT)
         with self._lock:
             self._clear()

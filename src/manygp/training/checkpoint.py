@@ -18,7 +18,7 @@ import numpy as np
 
 from manygp.gp.marginal_likelihood import KernelFit
 from manygp.kernels.base import Kernel, NoisyKernel, parts_of
-from manygp.runtime.files import write_atomically
+from manygp.runtime.files import MAKE_ROOM, naming_full_disk, remove_dead, write_atomically
 from manygp.settings import Settings
 
 SCHEMA = 2
@@ -53,23 +53,23 @@ class Checkpoint:
         self.folder = Path(folder)
         self._fits: dict[str, tuple[list[float], int]] = {}
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            with naming_full_disk(folder, MAKE_ROOM):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self.seed = self._open({"schema": SCHEMA, **identity}, seed)
         except FileExistsError as error:
             raise ValueError(f"checkpoint: {folder} is a file, not a folder") from error
-        self.seed = self._open({"schema": SCHEMA, **identity}, seed)
         lines = self._lines()
         for line in lines:
             self._read(line)
         if lines and not lines[-1].endswith("\n"):  # the next line begins on its own
-            with open(self.folder / FITS, "a", encoding="utf-8") as file:
-                file.write("\n")
+            self._append("\n")
 
     def _open(self, identity: dict[str, Any], seed: int) -> int:
         path = self.folder / IDENTITY
         if not path.exists():
-            for stale in self.folder.glob(f"{IDENTITY}.*.part"):  # of a run killed at once
-                stale.unlink()
-            if any(not other.name.startswith(".") for other in self.folder.iterdir()):
+            remove_dead(self.folder, f"{IDENTITY}.", ".part")  # of a run killed at once
+            own = (".", f"{IDENTITY}.manygp-")
+            if any(not other.name.startswith(own) for other in self.folder.iterdir()):
                 raise ValueError(
                     f"checkpoint: {self.folder} holds other files; name an empty or a new folder"
                 )
@@ -124,8 +124,14 @@ class Checkpoint:
         """Keep a fit that is finished."""
         self._fits[key] = fit.kernel.values.tolist(), fit.n_evaluations
         text = json.dumps([key, *self._fits[key]])
-        with open(self.folder / FITS, "a", encoding="utf-8") as file:
-            file.write(f"{_digest(text.encode())} {text}\n")
+        self._append(f"{_digest(text.encode())} {text}\n")
+
+    def _append(self, text: str) -> None:
+        with (
+            naming_full_disk(self.folder, MAKE_ROOM),
+            open(self.folder / FITS, "a", encoding="utf-8") as file,
+        ):
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
 
