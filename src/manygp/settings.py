@@ -35,7 +35,9 @@ from manygp.trend.registry import trend_names
 SHRINKAGES: dict[str, float] = {"independent": 0.0, "hierarchical": 30.0, "shared": np.inf}
 SHRINKAGE_LADDER = (np.inf, 30.0, 10.0, 3.0)
 OVERLAP_LADDER = (0.0, 1.0, 2.0, 4.0)
-NEAREST_LADDER = (1, 2, 4, 8)
+# Fewer than two experts cannot fade into each other where they meet.
+FEWEST_NEAREST = 2
+NEAREST_LADDER = (2, 4, 8)
 # Strengths of the information ratio that "auto" chooses from.
 STRENGTHS = (0.0, 0.5, 1.0)
 # What the former parameter prior_mean has called two of the trends.
@@ -263,7 +265,7 @@ class Settings:
             return NEAREST_LADDER
         other = "'auto', None, a neglected weight between 0 and 1, or "
         check_integer("routing", self.routing, 1, other)
-        return (int(self.routing),)
+        return (max(FEWEST_NEAREST, int(self.routing)),)
 
     def _has_tolerance(self) -> bool:
         return isinstance(self.routing, float) and 0 < self.routing < 1

@@ -75,7 +75,7 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         arrays["parameter_alpha"] = np.asarray(parameters["alpha"], dtype=float)
         parameters["alpha"] = None
     rules = model.chosen._asdict()
-    nearest = rules.pop("nearest")
+    nearest, tapered = rules.pop("nearest"), rules.pop("tapered")
     manifest = {
         "manygp": version("manygp"),
         "parameters": encode_all(parameters),
@@ -86,6 +86,7 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         "alone": model.committee.is_single,
         "rules": encode_all(rules),
         "nearest": nearest,
+        "tapered": tapered,
         "report": None if model.report is None else _encode_report(model.report),
         "plan": encode_all(model.plan._asdict()),
         "table": _encode_table(model),
@@ -272,7 +273,9 @@ def _rules(manifest: dict[str, Any]) -> PredictionRules:
     require(
         nearest is None or (type(nearest) is int and nearest >= 1), "it asks no expert about a row"
     )
-    return PredictionRules(**rules, nearest=nearest)
+    tapered = manifest.get("tapered", False)  # files of before have none
+    require(type(tapered) is bool, "tapered is not true or false")
+    return PredictionRules(**rules, nearest=nearest, tapered=tapered)
 
 
 def _parameters(found: dict[str, Any]) -> dict[str, Any]:

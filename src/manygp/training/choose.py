@@ -29,7 +29,7 @@ from manygp.gp.trend import SMALLEST_REST, TrendCandidate, TrendFactory
 from manygp.kernels.base import NoisyKernel, White, default_kernel, metric, split_noise
 from manygp.rules import ExpertPredictions, PredictionRules, VarianceCurve
 from manygp.runtime.parallel import thread_map
-from manygp.settings import SearchSpace, Settings
+from manygp.settings import FEWEST_NEAREST, SearchSpace, Settings
 from manygp.training.experts import (
     Builder,
     ExecutionContext,
@@ -742,7 +742,8 @@ def _sufficient(
     weigh = space.first_rules.normalised_weights
     (weights,) = committee.map_blocks(weigh, query, builder.run.n_jobs)
     neglected = 1 - np.cumsum(weights.mean(axis=1))
-    return 1 + int(np.argmax(neglected <= (space.tolerance or 0.0) + 1e-12))
+    sufficient = 1 + int(np.argmax(neglected <= (space.tolerance or 0.0) + 1e-12))
+    return min(max(FEWEST_NEAREST, sufficient), len(committee))
 
 
 def _neighbouring_rules(scores: Scores, rules: PredictionRules) -> list[Alternative]:
