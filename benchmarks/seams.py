@@ -64,7 +64,9 @@ def seams(model, starts, ends):
 
 def main(tasks):
     warnings.simplefilter("ignore")
-    print(f"{'task':<12}{'experts':>8}{'queried':>8}{'borders':>8}{'mean step':>12}{'std step':>12}")
+    print(
+        f"{'task':<12}{'experts':>8}{'queried':>8}{'borders':>8}{'mean step':>12}{'std step':>12}"
+    )
     for task in tasks:
         data = split(load(task, 0), 0)
         model = ManyGPRegressor(random_state=0, n_jobs=-1).fit(data.X_train, data.y_train)

@@ -109,7 +109,7 @@ def test_nested_is_never_less_sure_than_an_expert_that_it_asks(overlap, routing)
     fitted = model(aggregation="nested", overlap=overlap, routing=routing).fit(X, y)
     variance = fitted.predict_experts(AT_DATA).variance
     if routing is not None:
-        near = fitted._model.committee.layout.nearest(AT_DATA, routing).T
+        near = fitted._model.committee.layout.nearest(AT_DATA, routing)[0].T
         variance = np.take_along_axis(variance, near, axis=0)
     std = latent(fitted)[1]
     assert np.all(std**2 <= variance.min(axis=0) * (1 + 1e-9))

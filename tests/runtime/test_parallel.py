@@ -188,8 +188,8 @@ def test_parts_of_different_sizes_and_common_rows_are_the_same_in_processes(in_p
 
 
 def test_two_targets_are_the_same_in_processes(in_processes):
-    Y = np.asfortranarray(np.column_stack([DATA.Y[:, 0], X[:, 1]]))
-    data = DATA._replace(Y=Y, constant_mean=False)
+    Y = np.asfortranarray(np.column_stack([DATA.residuals[:, 0], X[:, 1]]))
+    data = DATA._replace(residuals=Y, constant_mean=False)
     assert fits(2, data) == fits(1, data)
     assert in_processes == [3]
 
