@@ -403,7 +403,7 @@ def test_grbcm_of_experts_that_know_the_same_does_not_depend_on_rounding():
     expected = np.array(AGGREGATIONS["grbcm"](experts, some_weights(3)))
     for nudged in range(3):
         factor = np.ones((3, 1))
-        factor[nudged] += 1e-12
+        factor[nudged] += 1e-13
         other = experts._replace(variance=factor * experts.variance)
         assert_allclose(AGGREGATIONS["grbcm"](other, some_weights(3)), expected, rtol=1e-6)
 

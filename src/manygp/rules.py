@@ -375,7 +375,7 @@ NO_COMMUNICATION = (
 SMALLEST_EIGENVALUE = 1e-12
 # Gains of information, in nats, that differ by less differ by rounding: where experts overlap so
 # much that they know the same rows, one of them is the most certain, and always the same one.
-SAME_GAIN = 1e-9
+SAME_GAIN = 1e-12
 
 
 # How near to its edge a taper bends: the smaller, the more it looks like 1 - r^2.
