@@ -16,7 +16,7 @@ from data import read_only
 from kernel_cases import CASES, rows
 from manygp import ManyGPRegressor
 from manygp.committee.committee import PARTITIONS
-from manygp.dual import value_and_slope, with_slopes
+from manygp.dual import SLOPES, value_and_slope, with_slopes
 from manygp.gp import expert
 from manygp.gp.expert import condition, predict_expert, predict_slopes
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
@@ -462,6 +462,14 @@ def by_differences(function, x, h=1e-5):
     pairs = [(function(x + step), function(x - step)) for step in np.diag(scale)]
     slopes = [(after - before) / (2 * s) for (after, before), s in zip(pairs, scale, strict=True)]
     return np.stack(slopes, axis=-1)
+
+
+@pytest.mark.parametrize("function", SLOPES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("x", [[0.3, 0.8], [0.9, 0.2]])
+def test_slopes_of_elementary_functions_equal_differences(function, x):
+    found = function(*with_slopes(np.array([x]))[0][: function.nin])
+    expected = by_differences(lambda z: function(*z[: function.nin]), np.array(x))
+    assert_allclose(found.slope, expected, rtol=1e-8, atol=1e-10)
 
 
 SIGNALS = [name for name, case in CASES.items() if not isinstance(case.kernel, White)]

@@ -226,9 +226,10 @@ def test_grbcm_adds_what_each_expert_knows_more():
     for i in range(len(AT_DATA)):
         base = common_std[i] ** -2
         gains = [np.log(common_std[i] / one[1, i]) for one in experts]
+        surest = next(m for m, gain in enumerate(gains) if gain > max(gains) - 1e-12)
         precision, total = base, base * common_mean[i]
-        for gain, one in zip(gains, experts, strict=True):
-            count = 1.0 if gain == max(gains) else gain
+        for m, (gain, one) in enumerate(zip(gains, experts, strict=True)):
+            count = 1.0 if m == surest else gain
             precision += count * (one[1, i] ** -2 - base)
             total += count * (one[0, i] * one[1, i] ** -2 - base * common_mean[i])
         assert mean[i] == pytest.approx(total / precision, rel=1e-6, abs=1e-8)

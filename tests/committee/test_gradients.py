@@ -84,6 +84,6 @@ def test_a_dual_refuses_to_lose_its_derivatives():
     with pytest.raises(TypeError, match="lose the derivatives"):
         np.array([dual, dual])
     with pytest.raises(TypeError):
-        np.sin(dual)
+        np.arctan(dual)
     with pytest.raises(TypeError):
         np.linalg.norm(dual)
