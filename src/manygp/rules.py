@@ -500,8 +500,10 @@ def nested(experts: ExpertPredictions, weights: Array) -> Gaussian:
     k = np.maximum(np.einsum("iin->in", experts.covariance), 0.0)
     scale = np.sqrt(np.where(k > 0, k, 1.0))
     correlation = np.moveaxis(experts.covariance / (scale * scale[:, None]), -1, 0)
-    # An expert that fades out is observed with more and more noise.
-    fading = np.maximum(taper(experts), SMALLEST_EIGENVALUE)
+    # An expert that fades out is observed with more and more noise; the nearest one never is.
+    factor = taper(experts)
+    nearest = np.maximum(factor.max(axis=0), SMALLEST_EIGENVALUE)
+    fading = np.maximum(factor / nearest, SMALLEST_EIGENVALUE)
     np.einsum("nii->ni", correlation)[:] += (1 / fading - 1).T
     values, vectors = np.linalg.eigh(correlation)
     kept = values > SMALLEST_EIGENVALUE
