@@ -7,7 +7,7 @@ SITE := docs/_build/html
 PYTHONS ?= python3.12 python3.13 python3.14
 # What is tested with other versions of Python and of the dependencies.
 CORE_TESTS := tests/test_regressor.py tests/test_sklearn_api.py tests/test_metrics.py \
-	tests/test_distribution.py tests/gp tests/kernels tests/committee tests/storage \
+	tests/test_calibration.py tests/test_contracts.py tests/gp tests/kernels tests/committee tests/storage \
 	tests/runtime
 
 .PHONY: demo test test-slow test-dask test-ray test-clients test-oldest test-pythons sklearn-suite paper \

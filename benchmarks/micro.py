@@ -134,14 +134,16 @@ def workers(n: int = 100_000) -> None:
     training = TrainingData(X, y[:, None], np.zeros(n), constant_mean=True)
     start = split_noise(default_kernel(8))
     blocks = fitting.random_blocks(n, fitting.SHARED_ROWS, rng)
-    kernel = fitting.fit_shared(training, blocks, start, start.theta[None], fitting.Run(2))
+    kernel = fitting.fit_shared(
+        training, blocks, start, start.theta[None], fitting.ExecutionContext(2)
+    )
     parts = balltree(X, n // 200, rng)
     tasks = [fitting.Task(part, kernel.theta[None]) for part in parts]
 
     def task(n_jobs: int, worth_processes: float) -> Callable[[], object]:
         def run() -> None:
             fitting.WORTH_PROCESSES = worth_processes
-            fitting.fit_kernels(training, tasks, kernel, 10.0, fitting.Run(n_jobs))
+            fitting.fit_kernels(training, tasks, kernel, 10.0, fitting.ExecutionContext(n_jobs))
 
         return run
 

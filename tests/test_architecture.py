@@ -8,28 +8,11 @@ from pathlib import Path
 import pytest
 
 import manygp
+from tools import module_table
+from tools.module_table import FLOORS
 
 ROOT = Path(manygp.__file__).parent
 
-# From the ground up: a floor imports from those below it, and from itself.
-FLOORS = [
-    ("arrays", "_moved"),
-    ("runtime",),
-    ("dual", "inputs", "checks"),
-    ("rules", "kernels", "tables"),
-    ("gp", "fit_report", "paper"),
-    ("trend", "committee", "calibration"),
-    ("settings", "relevance", "metrics"),
-    ("model",),
-    ("training", "storage", "sklearn_compat"),
-    ("outofcore",),
-    ("regressor",),
-    ("__init__",),  # what `from manygp import ...` gives
-    ("dask",),
-    ("display",),
-    ("cli",),
-    ("_entry_point",),
-]
 FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names}
 
 
@@ -85,6 +68,19 @@ def test_every_folder_and_module_has_one_place_in_the_house():
     named = [name for names in FLOORS for name in names]
     assert len(set(named)) == len(named)
     assert set(named) == {part_of_the_house(module) for module in MODULES}
+
+
+def test_the_page_of_the_house_has_the_table_of_its_modules():
+    page = module_table.PAGE.read_text(encoding="utf-8")
+    command = "run python -m tools.module_table --write"
+    assert page == module_table.rewritten(page), command
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_say_what_they_are_for_and_are_not_long(module):
+    text = MODULES[module].read_text(encoding="utf-8")
+    assert module.endswith("__main__") or ast.get_docstring(ast.parse(text))
+    assert len(text.splitlines()) <= 800
 
 
 @pytest.mark.parametrize("part", FLOOR_OF)

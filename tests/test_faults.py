@@ -477,7 +477,7 @@ def test_34_targets_in_columns_give_the_shapes_of_scikit_learn(width, shape):
 
 @pytest.mark.parametrize("library", [RBF, sk.RBF])
 def test_35_length_scales_for_other_columns_are_refused_before_any_work(library, monkeypatch):
-    for name in ("pipeline.fit_shared", "fitting.fit_kernel", "fitting.process_map"):
+    for name in ("choose.fit_shared", "experts.fit_kernel", "experts.process_map"):
         monkeypatch.setattr(f"manygp.training.{name}", no_work)
     noise = White(0.1) if library is RBF else sk.WhiteKernel(0.1)
     bad = model(kernel=library((1.0, 1.0, 1.0)) + noise, partition=no_work, n_jobs=2)

@@ -69,7 +69,7 @@ def test_this_library_with_one_expert_has_an_interval_and_notes_its_correction()
     X, y, X_test, y_test = smooth(60)
     answer = peers.many(X, y, X_test, 0)
     check_sensible(answer, y_test)
-    assert answer.note.startswith("correction ")
+    assert answer.note.startswith("trend constant, correction ")
     assert (answer.interval[0] < answer.interval[1]).all()
 
 

@@ -1,4 +1,4 @@
-"""Old names of modules, which keep working until version 0.4, with a warning."""
+"""Old names of modules, which keep working until version 0.5, with a warning."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Finder(MetaPathFinder, Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         new = MOVED[spec.name]
         warnings.warn(
-            f"{spec.name} is now {new}; the old name goes in version 0.4",
+            f"{spec.name} is now {new}; the old name goes in version 0.5",
             FutureWarning,
             stacklevel=2,
         )

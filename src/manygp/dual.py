@@ -28,6 +28,10 @@ SLOPES: dict[Any, Slopes] = {
     np.cos: (lambda a, c: -np.sin(a),),
     np.log: (lambda a, c: 1 / a,),
     np.log1p: (lambda a, c: 1 / (1 + a),),
+    np.expm1: (lambda a, c: c + 1,),
+    np.sin: (lambda a, c: np.cos(a),),
+    np.cos: (lambda a, c: -np.sin(a),),
+    np.tanh: (lambda a, c: 1 - c**2,),
 }
 # What is asked of the values alone.
 OF_VALUES = (

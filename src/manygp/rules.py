@@ -373,6 +373,9 @@ NO_COMMUNICATION = (
 )
 # Relative to the largest possible: what is below is rounding.
 SMALLEST_EIGENVALUE = 1e-12
+# Gains of information, in nats, that differ by less differ by rounding: where experts overlap so
+# much that they know the same rows, one of them is the most certain, and always the same one.
+SAME_GAIN = 1e-12
 
 
 # Noise, relative to its variance, of an expert that nested aggregation has faded to a half.
@@ -464,13 +467,16 @@ def grbcm(experts: ExpertPredictions, weights: Array) -> Gaussian:
     1 / variance = 1 / variance_c + sum_m b_m (1 / variance_m - 1 / variance_c)
 
     with b_m = (log variance_c - log variance_m) / 2, but 1 for the most certain expert, so that
-    one expert alone is that expert. `weights` are not used.
+    one expert alone is that expert. Of experts that are equally certain but for rounding it is
+    the first. `weights` are not used.
     """
     if experts.communication is None:
         raise ValueError(NO_COMMUNICATION)
     common = experts.communication
     gain = 0.5 * (np.log(common.variance) - np.log(experts.variance))
-    counts = np.where(gain == gain.max(axis=0), 1.0, np.maximum(gain, 0.0)) * taper(experts)
+    surest = gain >= gain.max(axis=0) - SAME_GAIN
+    surest = surest & (np.cumsum(surest, axis=0) == 1)
+    counts = np.where(surest, 1.0, np.maximum(gain, 0.0)) * taper(experts)
     local, base = 1 / experts.variance, 1 / common.variance
     # An expert with a kernel of its own may seem to know less than the communication expert.
     more = counts * np.maximum(local - base, 0.0)
@@ -496,8 +502,10 @@ def nested(experts: ExpertPredictions, weights: Array) -> Gaussian:
     k = np.maximum(np.einsum("iin->in", experts.covariance), 0.0)
     scale = np.sqrt(np.where(k > 0, k, 1.0))
     correlation = np.moveaxis(experts.covariance / (scale * scale[:, None]), -1, 0)
-    # An expert that fades out is observed with more and more noise.
-    fading = np.maximum(taper(experts), SMALLEST_EIGENVALUE)
+    # An expert that fades out is observed with more and more noise; the nearest one never is.
+    factor = taper(experts)
+    nearest = np.maximum(factor.max(axis=0), SMALLEST_EIGENVALUE)
+    fading = np.maximum(factor / nearest, SMALLEST_EIGENVALUE)
     np.einsum("nii->ni", correlation)[:] += FADING * (1 / fading - 1).T
     values, vectors = np.linalg.eigh(correlation)
     kept = values > SMALLEST_EIGENVALUE

@@ -30,7 +30,7 @@ from manygp.rules import (
 )
 from manygp.trend.registry import trend_names
 
-# Shrinkages by name (see `findings.Shrinkage`), and those that "auto" compares, from the simpler
+# Shrinkages by name (see `fit_report.Shrinkage`), and those that "auto" compares, from the simpler
 # to the more flexible.
 SHRINKAGES: dict[str, float] = {"independent": 0.0, "hierarchical": 30.0, "shared": np.inf}
 SHRINKAGE_LADDER = (np.inf, 30.0, 10.0, 3.0)

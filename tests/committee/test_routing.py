@@ -59,19 +59,25 @@ class Asked:
         return sum(self.rows[expert] for expert, _ in self.pairs)
 
 
-def by_distance(fitted, rows):
-    """Experts from near to far: (N, M), from their own rows and the length-scales."""
+def distances(fitted, rows):
+    """Of rows from the centres of experts: (N, M), from their own rows and the length-scales."""
     scale = np.array([0.5, 1.5])
     centres = np.array([(X[expert.indices] / scale).mean(axis=0) for expert in fitted.experts_])
-    distance = np.linalg.norm(rows[:, None] / scale - centres, axis=2)
-    return np.argsort(distance, axis=1)
+    return np.linalg.norm(rows[:, None] / scale - centres, axis=2)
+
+
+def by_distance(fitted, rows):
+    """Experts from near to far: (N, M)."""
+    return np.argsort(distances(fitted, rows), axis=1)
 
 
 # How many
 
 
 @pytest.mark.parametrize(
-    ("routing", "nearest"), [(None, None), (1, 1), (3, 3), (np.int64(3), 3), (10, 10)], ids=str
+    ("routing", "nearest"),
+    [(None, None), (1, 2), (2, 2), (3, 3), (np.int64(3), 3), (10, 10)],
+    ids=str,
 )
 def test_the_number_of_experts_is_visible(routing, nearest):
     assert model(routing).fit(X, y).nearest_ == nearest
@@ -86,7 +92,7 @@ def test_no_more_experts_are_visible_than_there_are(calibration):
 
 def test_a_chosen_number_of_experts_is_visible():
     fitted = model("auto").fit(X, y)
-    assert fitted.nearest_ in (1, 2, 4, 8)
+    assert fitted.nearest_ in (2, 4, 8)
     assert fitted.nearest_ == fitted.calibration_report_.chosen["nearest"]
 
 
@@ -98,7 +104,7 @@ def test_a_single_expert_is_always_asked(routing):
 
 
 @pytest.mark.parametrize("aggregation", ["gpoe", "rbcm", "nested", "grbcm"])
-@pytest.mark.parametrize("routing", [1, 4])
+@pytest.mark.parametrize("routing", [2, 4])
 def test_exactly_so_many_experts_are_asked_about_each_row(routing, aggregation, monkeypatch):
     fitted = model(routing, aggregation=aggregation).fit(X, y)
     asked = Asked(monkeypatch)
@@ -128,7 +134,7 @@ def test_the_number_may_be_changed_after_fit(monkeypatch):
 # Which
 
 
-@pytest.mark.parametrize("routing", [1, 2, 5])
+@pytest.mark.parametrize("routing", [2, 5])
 def test_the_nearest_by_centre_in_the_kernels_metric_are_asked(routing, monkeypatch):
     fitted = model(routing).fit(X, y)
     expected = by_distance(fitted, QUERIES)[:, :routing]
@@ -140,9 +146,9 @@ def test_the_nearest_by_centre_in_the_kernels_metric_are_asked(routing, monkeypa
 
 def test_the_nearest_come_first():
     fitted = model(4).fit(X, y)
-    assert_array_equal(
-        fitted._model.committee.layout.nearest(QUERIES, 4), by_distance(fitted, QUERIES)[:, :4]
-    )
+    near, distance = fitted._model.committee.layout.nearest(QUERIES, 4)
+    assert_array_equal(near, by_distance(fitted, QUERIES)[:, :4])
+    assert np.all(np.diff(distance, axis=0) >= 0)
 
 
 def test_without_the_metric_others_would_be_nearest():
@@ -159,7 +165,9 @@ def test_the_answer_is_the_rule_applied_to_the_nearest_experts():
     local = record._replace(mean=mean, variance=variance, prior_variance=prior)
     rules = fitted.model_.rules
     assert rules.weighting == Tempered(3.0)
-    weights = rules.weighting(local)
+    near_and_next = np.sort(distances(fitted, QUERIES), axis=1)[:, :4].T
+    s = 1 - (near_and_next[:3] / near_and_next[3]) ** 2
+    weights = rules.weighting(local) * 1.05 * s**2 / (s + 0.05)  # they fall to zero at the edge
     noise = record.noise_variance[0]
     ratio = rules.calibration(local._replace(noise_variance=np.full((3, 1), noise)))
     precision = normalise(weights) / (ratio * variance)
@@ -195,7 +203,7 @@ def test_a_tolerance_is_the_weight_that_may_be_neglected(temperature, tolerance)
     )
     neglected = 1 - np.cumsum(weights.mean(axis=1))
     assert neglected[fitted.nearest_ - 1] <= tolerance + 1e-9
-    assert np.all(neglected[: fitted.nearest_ - 1] > tolerance)
+    assert np.all(neglected[1 : fitted.nearest_ - 1] > tolerance)  # two are asked at least
 
 
 def test_a_smaller_tolerance_asks_more_experts():
@@ -270,7 +278,7 @@ def test_covariance_is_symmetric_psd_with_the_variances_on_its_diagonal(
     mean, cov = fitted.predict(FEW, return_cov=True, latent=latent)
     expected_mean, std = fitted.predict(FEW, return_std=True, latent=latent)
     assert_array_equal(mean, expected_mean)
-    assert_allclose(cov, cov.T, rtol=1e-12, atol=1e-14)
+    assert_allclose(cov, cov.T, rtol=1e-12, atol=1e-13)
     assert_allclose(np.diag(cov), std**2, rtol=1e-12)
     eigenvalues = np.linalg.eigvalsh(cov)
     assert eigenvalues[0] >= -1e-10 * eigenvalues[-1]
@@ -278,10 +286,10 @@ def test_covariance_is_symmetric_psd_with_the_variances_on_its_diagonal(
 
 
 def test_rows_of_different_experts_are_independent_and_those_of_one_are_not():
-    fitted = model(1).fit(X, y)
-    expert = by_distance(fitted, QUERIES[:60])[:, 0]
+    fitted = model(2).fit(X, y)
+    asked = by_distance(fitted, QUERIES[:60])[:, :2]
     _, cov = fitted.predict(QUERIES[:60], return_cov=True, latent=True)
-    same = expert[:, None] == expert
+    same = (asked[:, None, :, None] == asked[None, :, None, :]).any(axis=(2, 3))
     assert_array_equal(cov[~same], 0)
     assert np.mean(np.abs(cov[same]) > 0) > 0.99
 

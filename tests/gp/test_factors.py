@@ -85,8 +85,9 @@ def test_a_file_is_loaded_without_building_anything(fitted, tmp_path, built):
 
 def test_one_row_builds_the_experts_that_are_asked_about_it(loaded, built):
     loaded.predict(QUERIES[:1])
-    near = loaded._model.committee.layout.nearest(loaded._model.x_scaling.apply(QUERIES[:1]), 3)[0]
-    assert sorted(built) == sorted(int(loaded.experts_[m].indices[0]) for m in near)
+    scaled = loaded._model.x_scaling.apply(QUERIES[:1])
+    near, _ = loaded._model.committee.layout.nearest(scaled, 3)
+    assert sorted(built) == sorted(int(loaded.experts_[m].indices[0]) for m in near[0])
     loaded.predict(QUERIES[:1], return_std=True)
     assert len(built) == 3
 

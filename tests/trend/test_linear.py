@@ -119,7 +119,7 @@ def without_row(fitted, row):
     """The model whose trend and experts are fitted again without a row, kernels apart."""
     committee, model = fitted.model_.committee, fitted.model_.committee.trend.model
     data = committee.training_data()
-    whole = data._replace(Y=data.targets, trend=None)
+    whole = data._replace(residuals=data.targets, trend=None)
     keep = np.setdiff1d(np.arange(len(data.X)), [row])
     rest = whole.some(keep)
 
@@ -131,7 +131,7 @@ def without_row(fitted, row):
     trend = rows_under(again, rest, parts)
     known = [places(expert.neighbours) for expert in committee.experts]
     other = assemble(
-        rest._replace(Y=rest.Y - trend.fitted, trend=trend),
+        rest._replace(residuals=rest.residuals - trend.fitted, trend=trend),
         Layout(parts, committee.layout.metric, committee.layout.centres),
         [KernelFit(expert.kernel) for expert in committee.experts],
         lambda m: known[m],

@@ -1,0 +1,1 @@
+"""Many experts together, and who is queried about which row."""

@@ -1,0 +1,1 @@
+"""One expert: likelihood, posterior, leave-one-out, and the interface of trends."""

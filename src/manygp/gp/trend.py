@@ -132,8 +132,8 @@ class TrendModel(ABC):
     def to_file(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """What a model file holds of it: plain values, and arrays named trend_..."""
         raise ValueError(
-            f"trend={self.name} is a regressor, which a model file cannot hold; pickle keeps any "
-            "model"
+            f"a model file cannot hold trend={self.name}, whose model has no `to_file`; pickle "
+            "keeps any model"
         )
 
     @classmethod
@@ -141,7 +141,7 @@ class TrendModel(ABC):
         cls, found: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
     ) -> Self:
         """The trend of a file, for d columns and t targets, checked: a ValueError if wrong."""
-        raise ValueError("this trend cannot be read from a file")
+        raise ValueError(f"a trend cannot be read from a file: {cls.__name__} has no `from_file`")
 
     def on_rows(self, data: Any, parts: Sequence[IndexArray]) -> Trend | None:
         """What a file does not hold of the training rows, computed again; None if nothing."""
@@ -231,6 +231,20 @@ class TrendCandidate:
         return replace(self, residuals=self.residuals[rows])
 
 
+@dataclass(frozen=True, eq=False)
+class FittedCandidate(TrendCandidate):
+    """A trend that is fitted already, and does not depend on the experts."""
+
+    trend: Trend
+    is_constant = False
+
+    def on(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Trend:
+        return self.trend
+
+    def some(self, rows: IndexArray) -> Self:
+        return replace(super().some(rows), trend=self.trend.some(rows))
+
+
 class TrendFactory(NamedTuple):
     """A trend that can be fitted.
 
@@ -251,6 +265,8 @@ class TrendFactory(NamedTuple):
 
 class TrendFamily(Protocol):
     """Interface of what a registered trend is made by: see `manygp.trend.registry`.
+
+    `manygp.trend.custom.CustomTrend` is one for trends that do not depend on the experts.
 
     Attributes
     ----------

@@ -1,0 +1,1 @@
+"""Threads and processes, progress, messages, and files that are there whole."""

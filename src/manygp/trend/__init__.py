@@ -1,0 +1,1 @@
+"""Trends: what holds everywhere, under the experts."""

@@ -7,10 +7,10 @@ kept as plain arrays: what scikit-learn has grown is evaluated without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -20,6 +20,7 @@ from manygp.checks import floats, indices, require
 from manygp.dual import Dual
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import (
+    FittedCandidate,
     Trend,
     TrendAt,
     TrendCandidate,
@@ -190,7 +191,10 @@ class FoldTrend(TrendModel):
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         if self.name != "boosted":
-            return super().to_file()
+            raise ValueError(
+                f"trend={self.name} is a regressor, which a model file cannot hold; pickle keeps "
+                "any model"
+            )
         trees: list[Trees] = [one for fold in self.models for one in fold]
         described = {
             "name": "boosted",
@@ -404,20 +408,6 @@ def _predict(models: tuple[Any, ...], X: Array, name: str) -> Array:
     return np.column_stack([column.reshape(len(X)) for column in columns])
 
 
-@dataclass(frozen=True, eq=False)
-class FoldCandidate(TrendCandidate):
-    """Models of folds, which do not depend on the experts."""
-
-    trend: Trend
-    is_constant = False
-
-    def on(self, data: Any, parts: Sequence[IndexArray], kernel: Any, n_jobs: Any) -> Trend:
-        return self.trend
-
-    def some(self, rows: IndexArray) -> Self:
-        return replace(super().some(rows), trend=self.trend.some(rows))
-
-
 def _factory(
     name: str, regressors: tuple[Any, ...], data: Any, seed: int, n_jobs: int | None
 ) -> Callable[[IndexArray | None], TrendCandidate]:
@@ -426,7 +416,7 @@ def _factory(
     def fit(rows: IndexArray | None) -> TrendCandidate:
         folds = Folds.of(len(data.X), seed, rows)
         trend = fit_folds(name, regressors, data, folds, n_jobs)
-        return FoldCandidate(name, data.residuals - trend.fitted, trend)
+        return FittedCandidate(name, data.residuals - trend.fitted, trend)
 
     return fit
 

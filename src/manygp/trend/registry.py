@@ -26,7 +26,15 @@ def trend_names() -> tuple[str, ...]:
 
 
 def register(name: str, family: TrendFamily) -> None:
-    """Make a trend of yours known by a name, after all others."""
+    """Make a trend of yours known by a name; "auto" tries it after all others.
+
+    A model file with such a trend is read where it is registered.
+    """
+    if name in (*BUILT_IN, *MODULES) or name not in family.names:
+        raise ValueError(
+            f"a trend cannot be registered as {name!r}: choose a name that is not one of "
+            f"{', '.join((*BUILT_IN, *MODULES))}, and that `family.names` holds"
+        )
     _registered[name] = family
 
 
@@ -42,4 +50,7 @@ def family_of(model: str) -> TrendFamily:
     for family in families("auto"):
         if model in family.names:
             return family
-    raise ValueError(f"unknown trend type {model!r}")
+    raise ValueError(
+        f"unknown trend type {model!r}; a trend of your own must be registered before its file is "
+        "read: see manygp.trend.registry.register"
+    )

@@ -1,4 +1,8 @@
-"""Every weighting, calibration and aggregation against the reference and every invariant."""
+"""Every registered rule, kernel and trend against every invariant of its kind.
+
+A new entry of a registry is tested here without another line, except for its reference. What holds
+for parts is in `committee/test_partition.py`, and for values of kernels in `kernels`.
+"""
 
 import math
 from functools import cache
@@ -9,6 +13,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import reference
 from data import read_only
+from kernel_cases import CASES, rows
+from manygp import ManyGPRegressor
+from manygp.committee.committee import PARTITIONS
+from manygp.dual import SLOPES, value_and_slope, with_slopes
+from manygp.gp import expert
+from manygp.gp.expert import condition, predict_expert, predict_slopes
+from manygp.gp.marginal_likelihood import KernelFit, TrainingData
+from manygp.gp.trend import TrendAt
+from manygp.kernels import Linear, Matern, White, default_kernel
+from manygp.kernels.base import Workspace, split_noise
 from manygp.metrics import ence
 from manygp.rules import (
     AGGREGATIONS,
@@ -23,6 +37,9 @@ from manygp.rules import (
     needs_of,
     normalise,
 )
+from manygp.training.experts import ExecutionContext
+from manygp.trend import registry
+from models import NOBODY
 
 # The reference's rules by name: a new entry of a registry needs one.
 REFERENCE_WEIGHTS = {
@@ -381,6 +398,16 @@ def test_grbcm_is_never_less_sure_than_the_expert_whose_rows_all_know():
     assert_allclose(found, experts.communication, rtol=1e-12)
 
 
+def test_grbcm_of_experts_that_know_the_same_does_not_depend_on_rounding():
+    experts = take(related_experts(7), [1, 1, 2])
+    expected = np.array(AGGREGATIONS["grbcm"](experts, some_weights(3)))
+    for nudged in range(3):
+        factor = np.ones((3, 1))
+        factor[nudged] += 1e-13
+        other = experts._replace(variance=factor * experts.variance)
+        assert_allclose(AGGREGATIONS["grbcm"](other, some_weights(3)), expected, rtol=1e-6)
+
+
 def test_nested_is_never_less_sure_than_any_expert_and_never_surer_than_all_rows_together():
     experts = related_experts(7)
     found = AGGREGATIONS["nested"](experts, some_weights(7))
@@ -413,6 +440,241 @@ def test_far_from_all_data_weights_are_uniform_and_the_answer_is_the_prior(
     found = AGGREGATIONS[aggregation](experts, weights)
     assert_allclose(found.variance, 1.3, rtol=1e-12)
     assert_allclose(found.mean, 2.0, rtol=1e-12)
+
+
+# Partitions
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("n_parts", [1, 2, 8])
+def test_a_part_holds_rows_that_no_other_has_and_together_they_hold_all(partition, n_parts):
+    parts = PARTITIONS[partition](X, n_parts, np.random.default_rng(0))
+    assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(X)))
+    assert min(map(len, parts)) > 0
+
+
+# Values beside their slopes
+
+
+def by_differences(function, x, h=1e-5):
+    """Derivatives of a function of x (d,), by symmetric differences: (..., d)."""
+    scale = h * np.maximum(np.abs(x), 1.0)
+    pairs = [(function(x + step), function(x - step)) for step in np.diag(scale)]
+    slopes = [(after - before) / (2 * s) for (after, before), s in zip(pairs, scale, strict=True)]
+    return np.stack(slopes, axis=-1)
+
+
+@pytest.mark.parametrize("function", SLOPES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("x", [[0.3, 0.8], [0.9, 0.2]])
+def test_slopes_of_elementary_functions_equal_differences(function, x):
+    found = function(*with_slopes(np.array([x]))[0][: function.nin])
+    expected = by_differences(lambda z: function(*z[: function.nin]), np.array(x))
+    assert_allclose(found.slope, expected, rtol=1e-8, atol=1e-10)
+
+
+SIGNALS = [name for name, case in CASES.items() if not isinstance(case.kernel, White)]
+EVERY_SIGNAL = pytest.mark.parametrize("name", SIGNALS)
+
+
+@EVERY_SIGNAL
+def test_slopes_of_kernels_equal_differences(name):
+    kernel, d = CASES[name].kernel, CASES[name].n_columns
+    Z, x = rows(9, d), np.random.default_rng(7).normal(size=d)
+    expected = by_differences(lambda z: kernel(z[None], Z)[0], x)
+    assert_allclose(kernel.slopes(x, Z), expected, rtol=1e-6, atol=1e-7)
+    expected = by_differences(lambda z: kernel.diag(z[None])[0], x)
+    assert_allclose(kernel.diag_slope(x), expected, rtol=1e-6, atol=1e-8)
+
+
+@EVERY_SIGNAL
+@pytest.mark.parametrize("constant_mean", [True, False])
+def test_an_expert_has_the_slopes_of_what_it_predicts(name, constant_mean):
+    case = CASES[name]
+    kernel, d = split_noise(case.kernel + White(0.3)), case.n_columns
+    Z = rows(9, d)
+    data = TrainingData(Z, np.sin(3 * Z[:, :1]) + 0.4, np.zeros(9), constant_mean)
+    one = condition(data, np.arange(9), NOBODY, KernelFit(kernel), exact=True)
+
+    def said(x):
+        found = predict_expert(one, x[None], Workspace(), with_variance=True)
+        return np.array([found.mean[0, 0], found.variance[0], found.prior_variance[0]])
+
+    x = np.random.default_rng(7).normal(size=d)
+    mean, variance, prior, _ = found = predict_slopes(one, x, None)
+    assert_allclose([mean.value, variance.value, prior.value], said(x), rtol=1e-10)
+    slopes = [mean.slope, variance.slope, prior.slope]
+    assert_allclose(slopes, by_differences(said, x), rtol=1e-5, atol=1e-6)
+    assert_array_equal(found.prior_mean.slope, np.zeros(d))
+
+
+# Trends: those of every family, fitted to a line, a wave and a product of two columns.
+_rng = np.random.default_rng(3)
+INPUTS = read_only(_rng.uniform(0, 10, (300, 2)) * [1.0, 30.0])
+WAVES = 60 * np.sin(INPUTS[:, 0]) * np.cos(INPUTS[:, 1] / 40) + 0.3 * INPUTS[:, 1]
+TARGETS = read_only(WAVES + 12 * _rng.normal(size=300))
+# Inside, near the edge, outside and far from all data.
+QUERIES = read_only([[4.3, 120.0], [0.4, 7.0], [11.0, 310.0], [16.0, 500.0]])
+TRENDS = [name for name in registry.trend_names() if name not in registry.BUILT_IN]
+EVERY_TREND = pytest.mark.parametrize("trend", TRENDS)
+
+
+def trend_data():
+    scaled = (TARGETS - TARGETS.mean()) / TARGETS.std()
+    return TrainingData(INPUTS / INPUTS.max(axis=0), scaled[:, None], np.zeros(300), True)
+
+
+@cache
+def fitted_trends(name):
+    """All trends that a name stands for, under three experts: a list of `Trend`."""
+    data, (family,) = trend_data(), registry.families(name)
+    kernel = split_noise(default_kernel(2))
+    parts = np.array_split(np.arange(300), 3)
+    factories = family.factories(name, data, 0, ExecutionContext(1))
+    return [factory.fit(None).on(data, parts, kernel, 1) for factory in factories]
+
+
+@EVERY_TREND
+def test_a_trend_says_what_it_must_about_rows(trend):
+    Z = QUERIES / INPUTS.max(axis=0)
+    for one in fitted_trends(trend):
+        at = one.model.at(Z)
+        assert at.mean.shape == (4, 1)
+        assert at.spread.shape == at.beyond.shape == (4,)
+        assert np.all(at.spread >= 0)
+        assert np.all(at.whole_variance() >= at.spread)
+        assert np.all(at.beyond[:2] == 0)
+        assert 0 < at.beyond[2] < at.beyond[3]
+        alone = TrendAt.joined([one.model.at(z[None]) for z in Z])
+        for together, single in zip(at, alone, strict=True):
+            if together is not None:
+                assert_allclose(single, together, rtol=1e-12, atol=1e-12)
+
+
+@EVERY_TREND
+def test_a_trend_takes_a_part_of_the_variance_and_says_by_which_columns(trend):
+    data = trend_data()
+    for one in fitted_trends(trend):
+        assert np.mean((data.residuals - one.fitted) ** 2) < 0.9
+        assert one.model.explained > 0.1
+        assert one.model.importance.shape == (2,)
+        assert np.all(one.model.importance >= 0)
+        assert one.model.importance.sum() == pytest.approx(1)
+
+
+@EVERY_TREND
+def test_a_trend_and_its_family_know_each_other_and_the_cost(trend):
+    (family,) = registry.families(trend)
+
+    class Speed:
+        gain = 1.0
+
+        @staticmethod
+        def evaluation(n):
+            return 1e-9 * n**3
+
+    seconds = [family.seconds(trend, (n, 2), Speed) for n in (1000, 100_000)]
+    for one in fitted_trends(trend):
+        name = one.model.name
+        assert registry.family_of(name) is family
+        assert isinstance(one.model, family.model)
+        assert 0 < seconds[0][name] < seconds[1][name] < np.inf
+
+
+@EVERY_TREND
+def test_a_trend_of_a_file_says_the_same(trend):
+    Z = QUERIES / INPUTS.max(axis=0)
+    for one in fitted_trends(trend):
+        described, arrays = one.model.to_file()
+        assert all(name.startswith("trend_") for name in arrays)
+        family = registry.family_of(described["name"])
+        again = family.model.from_file(described, arrays, (2, 1))
+        for found, expected in zip(again.at(Z), one.model.at(Z), strict=True):
+            assert_array_equal(found, expected)
+        assert again.explained == one.model.explained
+        assert_array_equal(again.importance, one.model.importance)
+
+
+def numbers_of(at):
+    """All that a trend says about one row: (3 + r,)."""
+    parts = [at.mean[0], at.spread, at.beyond, *([] if at.basis is None else [at.basis[0]])]
+    return np.concatenate([np.atleast_1d(one) for one in parts])
+
+
+def slopes_of(at):
+    """The derivatives of the same; what does not depend on the row is a plain array."""
+    values = [at.mean[0], at.spread, at.beyond, *([] if at.basis is None else [at.basis[0]])]
+    pairs = [value_and_slope(one) for one in values]
+    return np.concatenate([np.broadcast_to(slope, (*value.shape, 2)) for value, slope in pairs])
+
+
+@EVERY_TREND
+def test_a_trend_has_the_slopes_of_what_it_says_or_says_that_it_has_none(trend):
+    for one in fitted_trends(trend):
+        for variant in (one.model, one.model.without_doubt()):
+            for x in QUERIES / INPUTS.max(axis=0):
+                if trend == "boosted":  # trees have steps
+                    with pytest.raises(ValueError, match="'boosted' have no gradients"):
+                        variant.at(with_slopes(x[None]))
+                    continue
+                at = variant.at(with_slopes(x[None]))
+                expected = by_differences(lambda z, v=variant: numbers_of(v.at(z[None])), x)
+                size = np.abs(expected).max() + 1
+                assert_allclose(slopes_of(at), expected, rtol=1e-5, atol=1e-6 * size)
+
+
+# Gradients of whole models: each rule and trend in turn.
+PLAIN = {"trend": "none", "calibration": "none", "weighting": "entropy"}
+LONG = (2.0, 60.0)
+MODELS = {
+    "default": {},
+    "one expert": {"points_per_expert": 1000},
+    "own kernel": {"points_per_expert": 1000, "kernel": 50.0 * Matern(LONG) + White()},
+    "slope": {
+        "points_per_expert": 1000,
+        "kernel": Linear(3.0) * Matern(LONG, nu=1.5) * 0.01 + 2.0 * (Matern(LONG) + White()),
+    },
+    "all experts": {**PLAIN, "routing": None},
+    "independent": {**PLAIN, "hyperparameters": "independent"},
+    "splines under one expert": {"trend": "additive", "points_per_expert": 1000},
+    "splines and rbcm": {
+        "trend": "additive", "calibration": "information", "aggregation": "rbcm",
+    },
+    **{f"trend {name}": {"trend": name} for name in registry.trend_names() if name != "boosted"},
+    **{f"weighting {name}": {**PLAIN, "weighting": name} for name in WEIGHTINGS},
+    **{f"calibration {name}": {**PLAIN, "calibration": name} for name in CALIBRATIONS},
+    **{
+        f"aggregation {name}": {**PLAIN, "aggregation": name}
+        for name, rule in AGGREGATIONS.items()
+        if not needs_of(rule).covariances
+    },
+}  # fmt: skip
+
+
+@cache
+def fitted_model(name):
+    """In double precision: differences would show the rounding."""
+    settings = {"points_per_expert": 40, "random_state": 0, **MODELS[name]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expert, "SINGLE_ROWS", 10**9)
+        return ManyGPRegressor(**settings).fit(INPUTS[:150], TARGETS[:150])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("place", range(len(QUERIES)), ids=["inside", "edge", "outside", "far"])
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_of_models_equal_differences(name, place):
+    fitted, x = fitted_model(name), QUERIES[place]
+
+    def answers(z):
+        return np.ravel(fitted.predict(z[None], return_std=True))
+
+    mean, std, *slopes = fitted.predict(
+        x[None], return_std=True, return_mean_grad=True, return_std_grad=True
+    )
+    assert_allclose([mean[0], std[0]], answers(x), rtol=1e-12)
+    for found, expected in zip(slopes, by_differences(answers, x, h=3e-4), strict=True):
+        atol = 5e-5 * np.abs(expected).max() + 1e-8
+        assert_allclose(found, expected, rtol=5e-4, atol=atol)
 
 
 # Metrics
