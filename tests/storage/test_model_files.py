@@ -304,7 +304,7 @@ def by_chance(rows, n_parts, rng):
         ({"partition": by_chance}, "partition=<function by_chance"),
         ({"hyperparameters": lambda kernel: 3.0}, "hyperparameters=<function"),
         ({"weighting": Wobbling(3.0), "calibration": "none"}, "weighting=Wobbling"),
-        ({"kernel": Wobble() + White()}, "the kernel Wobble is not one of RBF, Constant"),
+        ({"kernel": Wobble() + White()}, "the kernel Wobble is not one of Additive, Constant"),
     ],
 )
 def test_code_of_your_own_is_not_saved(tmp_path, settings, message):

@@ -89,7 +89,7 @@ def read_experts(
     own, neighbours = _known_rows(arrays, n)
     fits = _fits(arrays, kernel, len(own))
     seats = indices(arrays, "seats", len(own))
-    require(len(np.unique(seats)) == len(own), "an expert of it has no seat")
+    require(len(np.unique(seats)) == len(own), "an expert has no seat")
     require(len(seats) <= n, "it has more seats than rows")
     common = None
     if "communication" in arrays:
@@ -113,7 +113,7 @@ def _data(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> TrainingData
     require(type(data.constant_mean) is bool, "constant_mean is not true or false")
     for name, one in (("X", data.X), ("y", data.residuals)):
         require(every(lambda x: np.abs(x) <= LARGEST, one), f"squares of {name} overflow")
-    require(every(lambda x: x >= 0, data.alpha), "a noise variance of it is negative")
+    require(every(lambda x: x >= 0, data.alpha), "a noise variance is negative")
     trend = manifest.get("trend") if manifest.get("schema") == 1 else manifest["trend"]
     return data if trend is None else data._replace(trend=_trend(trend, arrays, data))
 
@@ -145,7 +145,7 @@ def read_order(arrays: dict[str, AnyArray], n: int) -> AnyArray | None:
     found = integers_below(arrays, "order", 2**31)
     require(len(found) == n, "its order is not that of its rows")
     ordered = np.sort(found)
-    require(np.all(ordered[1:] > ordered[:-1]), "a row of it is there twice")
+    require(np.all(ordered[1:] > ordered[:-1]), "a row is there twice")
     return found
 
 
@@ -153,16 +153,16 @@ def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[Spans, Spans]:
     """The rows of each expert, and those of others that it knows as well."""
     own, neighbours = (_split(arrays, name, n) for name in ("own", "neighbours"))
     require(0 < len(own) == len(neighbours), "its experts differ in number")
-    require(np.diff(own.bounds).min() > 0, "an expert of it has no rows")
+    require(np.diff(own.bounds).min() > 0, "an expert has no rows")
     for first in range(0, len(own), BLOCK_EXPERTS):
         end = min(first + BLOCK_EXPERTS, len(own))
         known = [_numbered(one, first, end, n) for one in (own, neighbours)]
         repeated = np.diff(np.sort(np.concatenate(known))) == 0
-        require(not repeated.any(), "an expert of it knows a row twice")
+        require(not repeated.any(), "an expert knows a row twice")
     if isinstance(own, Slices):
         seen = np.zeros(n, dtype=bool)
         seen[own.flat] = True
-        require(seen.all(), "a row of it has no expert")
+        require(seen.all(), "a row has no expert")
     return own, neighbours
 
 
@@ -187,7 +187,7 @@ def _split(arrays: dict[str, AnyArray], name: str, n: int) -> Spans:
 def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> KernelFits:
     """The kernel of each expert."""
     values = floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
-    require(np.all(values > 0), "a hyperparameter of it is not positive")
+    require(np.all(values > 0), "a hyperparameter is not positive")
     counts = indices(arrays, "evaluations", 2**31)
     require(len(counts) == n_experts, "its evaluations are not those of its experts")
     return KernelFits(kernel, values, counts)
@@ -217,7 +217,7 @@ def assembled(described: dict[str, Any], parts: Parts) -> Committee:
     built = [] if committee.experts.are_made_later else [*committee.experts]
     for expert in [*built, *([committee.communication] if committee.communication else [])]:
         numbers += [expert.whitener, expert.coefficients]
-    require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")
+    require(all(np.isfinite(one).all() for one in numbers), "its numbers overflow")
     return committee
 
 

@@ -175,7 +175,7 @@ def _decoded(
     manifest: dict[str, Any], arrays: dict[str, AnyArray]
 ) -> tuple[dict[str, Any], Parts]:
     """The fields of a model but its committee, and the parts of which that is built."""
-    require(isinstance(manifest["kernel"], str), "its kernel is no text")
+    require(isinstance(manifest["kernel"], str), "its kernel must be a text")
     parsed = parse_kernel(manifest["kernel"])
     kernel = split_noise(parsed)
     mixed = isinstance(kernel, MixedKernel)
@@ -187,7 +187,7 @@ def _decoded(
     cross_validated = None
     if "honest" in arrays:
         cross_validated = floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
-        require(np.all(cross_validated[-1] > 0), "a std of it is not positive")
+        require(np.all(cross_validated[-1] > 0), "a std is not positive")
     columns = _columns(manifest["columns"], parts.data.X.shape[1])
     target, encoder = _table(manifest["table"])
     if encoder is not None:
@@ -267,10 +267,10 @@ def _settings(
 def _rules(manifest: dict[str, Any]) -> PredictionRules:
     rules = decode_all(manifest["rules"])
     for kind, rule in rules.items():
-        require(is_rule(kind, rule), f"its {kind} is no such rule")
+        require(is_rule(kind, rule), f"its {kind} is not a known rule, or its numbers make no sense")
     nearest = manifest["nearest"]
     require(
-        nearest is None or (type(nearest) is int and nearest >= 1), "it asks no expert about a row"
+        nearest is None or (type(nearest) is int and nearest >= 1), "it must ask one expert or more about a row"
     )
     return PredictionRules(**rules, nearest=nearest)
 
@@ -286,7 +286,7 @@ def _parameters(found: dict[str, Any]) -> dict[str, Any]:
             right = value is None or (type(value) is int and 0 < abs(value) <= MOST_JOBS)
         else:
             right = not callable(value)
-        require(right, f"{name[:50]}={str(value)[:50]} is no such parameter")
+        require(right, f"{name[:50]}={str(value)[:50]} is not a value of that parameter")
     return parameters
 
 
@@ -295,7 +295,7 @@ def _scaling(arrays: dict[str, AnyArray], axis: str, n_columns: int) -> Scaling:
         floats(arrays, f"{axis}_{name}", (n_columns,)) for name in Scaling._fields
     )
     normal = (half_scale >= np.finfo(float).tiny) & (half_scale <= np.finfo(float).max / 2)
-    require(np.all(normal), "a scale of it is not positive")
+    require(np.all(normal), "a scale is not positive")
     return Scaling(shift, half_scale)
 
 
@@ -322,13 +322,13 @@ def _table(found: Any) -> tuple[str | None, Any]:
             from manygp.tables.encoder import TableEncoder
 
             return target, TableEncoder.from_columns(columns)  # of manygp 0.1
-    raise ValueError("its table is none")
+    raise ValueError("its table must have a target and an encoder")
 
 
 def _plan(found: dict[str, Any]) -> Plan:
     plan = Plan(**_renamed(found))
     numbers = [*plan.shrinkages, *plan.overlaps, *plan[3:], plan.points_per_expert]
-    require(bool(plan.overlaps) and all(map(is_number, numbers)), "its plan is none")
+    require(bool(plan.overlaps) and all(map(is_number, numbers)), "its plan must hold numbers, and an overlap at least")
     return plan
 
 
@@ -352,5 +352,5 @@ def _report(found: dict[str, Any]) -> CalibrationReport:
     plain = all(one is None or isinstance(one, str) or is_number(one) for one in values)
     numbers = all(map(is_number, [n_rows, *(one.nll for one in alternatives)]))
     marked = all(isinstance(a.parameter, str) and type(a.chosen) is bool for a in alternatives)
-    require(plain and numbers and marked, "its report is none")
+    require(plain and numbers and marked, "its report must hold names, numbers and marks")
     return CalibrationReport(chosen, alternatives, n_rows)

@@ -206,16 +206,16 @@ class FoldTrend(TrendModel):
     ) -> FoldTrend:
         d, n_targets = shape
         folds, baselines, explained = found["folds"], found["baselines"], found["explained"]
-        require(type(folds) is int and 1 <= folds <= MOST_FOLDS, "its trend has no folds")
+        require(type(folds) is int and 1 <= folds <= MOST_FOLDS, "its trend must have 1 to 100 folds")
         numbers = [*baselines, explained]
         finite = all(type(one) is float and np.isfinite(one) for one in numbers)
-        require(finite, "its trend is no number")
+        require(finite, "numbers of its trend must be finite")
         require(explained >= 0, "its trend explains a negative variance")
         built = _read_trees(arrays, baselines, folds * n_targets)
         require(all(np.all(one.column < d) for one in built), "its trees ask for columns it lacks")
         models = tuple(tuple(built[i * n_targets : (i + 1) * n_targets]) for i in range(folds))
         importance = floats(arrays, "trend_importance", (d,))
-        require(np.all(importance >= 0), "a column of its trend matters less than nothing")
+        require(np.all(importance >= 0), "the importance of a column of its trend is negative")
         return cls("boosted", models, *read_ranges(arrays, d), explained, importance)
 
 
@@ -253,9 +253,9 @@ def _trees(
     """Trees whose nodes lead to later nodes, or to themselves: they have an end."""
     m = len(numbers[0])
     for one in places:
-        require(len(one) == m, "its trees are none")
+        require(len(one) == m, "the nodes of its trees differ in number")
     column, left, right = places
-    require(m > 0 and len(roots) > 0 and np.all(roots < m), "its trees have no roots")
+    require(m > 0 and len(roots) > 0 and np.all(roots < m), "the roots of its trees are not among their nodes")
     own = np.arange(m)
     leaf = (left == own) & (right == own)
     later = (left > own) & (right > own) & (left < m) & (right < m)

@@ -568,14 +568,14 @@ class LinearTrend(TrendModel):
     ) -> LinearTrend:
         d, n_targets = shape
         terms = tuple(Term(tuple(_axis(one, d) for one in term)) for term in found["terms"])
-        require(all(1 <= len(term.axes) <= 2 for term in terms), "a term of its trend is none")
+        require(all(1 <= len(term.axes) <= 2 for term in terms), "a term of its trend must be one or two columns with knots and a degree")
         basis = Basis(*read_ranges(arrays, d), terms)
         p = basis.size
         require(p <= MOST_READ_FUNCTIONS, "its trend has too many functions")
         precision = found["precision"]
-        require(type(precision) is float and 0 < precision < np.inf, "its trend has no precision")
+        require(type(precision) is float and 0 < precision < np.inf, "the precision of its trend must be positive")
         require(type(found["kriged"]) is bool, "kriged is not true or false")
-        require(isinstance(found["kernel"], str), "the kernel of its trend is no text")
+        require(isinstance(found["kernel"], str), "the kernel of its trend must be a text")
         kernel = split_noise(parse_kernel(found["kernel"]))
         kernel.check_columns(d)
         sizes = floats(arrays, "trend_sizes", (len(terms),))
@@ -608,7 +608,7 @@ def _axis(found: Any, d: int) -> Axis:
         and all(type(one) is float for one in knots)
         and len(knots) != 1
         and len(knots) <= MOST_READ_FUNCTIONS,
-        "a term of its trend is none",
+        "a term of its trend must be one or two columns with knots and a degree",
     )
     rising = np.all(np.diff(knots) > 0) and np.all(np.isfinite(knots))
     require(rising, "the knots of its trend do not rise")
