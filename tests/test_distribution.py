@@ -123,3 +123,18 @@ def test_the_distribution_survives_a_file(fitted, tmp_path):
     fitted.save(tmp_path / "model")
     again = ManyGPRegressor.load(tmp_path / "model").predict_dist(QUERIES)
     assert_array_equal(again.ppf(0.9), fitted.predict_dist(QUERIES).ppf(0.9))
+
+
+@pytest.mark.parametrize("dof", [2.0, 3.0, 5.0, 10.0, 100.0, np.inf])
+def test_quantiles_of_tiny_levels_are_those_of_the_lower_tail(dof):
+    levels = 10.0 ** np.array([-320.0, -310, -305, -300, -290, -250, -200, -100, -30, -10])
+    quantiles = np.array([distribution(dof).ppf(level) for level in levels]).reshape(
+        len(levels), -1
+    )
+    assert np.all(np.isfinite(quantiles))
+    assert np.all(np.diff(quantiles, axis=0) > 0)
+    assert np.all(quantiles < distribution(dof).mean)
+    if dof == 3.0:  # c nu^((nu + 1) / 2) z^-nu / nu with c = 2 / (pi sqrt(3))
+        z = -((6 * np.sqrt(3) / np.pi / 3 / 1e-300) ** (1 / 3))
+        expected = distribution(dof).mean + distribution(dof).std * distribution(dof).scale * z
+        assert_allclose(distribution(dof).ppf(1e-300), expected, rtol=1e-9)

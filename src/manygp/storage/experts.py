@@ -16,7 +16,7 @@ from manygp.committee.committee import CHUNK_ROWS, Committee, Layout, assemble_l
 from manygp.gp.expert import MOST_ROWS, SINGLE_ROWS, KernelFits, Slices, Spans, in_one
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend
-from manygp.inputs import LARGEST
+from manygp.inputs import LARGEST, Scaling
 from manygp.kernels.base import NoisyKernel, scratch_arrays
 from manygp.model import FittedModel
 from manygp.runtime.parallel import physical_memory
@@ -208,17 +208,23 @@ def assembled(described: dict[str, Any], parts: Parts) -> Committee:
         neighbours,
         None if common is None else (common, KernelFit(described["kernel"])),
     )
-    scaling = described["y_scaling"]
-    ends = np.array([data.residuals.min(axis=0), data.residuals.max(axis=0)])
-    numbers = [layout.centres, ends * scaling.half_scale + scaling.shift / 2]
-    for rows, fit in zip(layout.parts, fits, strict=False):
+    require_finite(committee, data, described["y_scaling"])
+    return committee
+
+
+def require_finite(committee: Committee, data: TrainingData, scaling: Scaling) -> None:
+    """Refuse a committee whose targets, or their std, overflow in the units of y."""
+    numbers = [committee.layout.centres]
+    for rows, fit in zip(committee.layout.parts, committee.experts.fits, strict=False):
+        targets = data.targets_of(rows)
+        numbers.append(scaling.undo(np.array([targets.min(axis=0), targets.max(axis=0)])))
         numbers.append(np.sqrt(fit.kernel.diag(data.X[rows]).max()) * scaling.scale)
     # Factors that are built later are checked then.
     built = [] if committee.experts.are_made_later else [*committee.experts]
     for expert in [*built, *([committee.communication] if committee.communication else [])]:
         numbers += [expert.whitener, expert.coefficients]
-    require(all(np.isfinite(one).all() for one in numbers), "its numbers overflow")
-    return committee
+    finite = all(np.isfinite(one).all() for one in numbers)
+    require(finite, "its numbers overflow in the units of y; rescale y, and fit again")
 
 
 def _require_memory(parts: Parts, kernel: NoisyKernel) -> None:

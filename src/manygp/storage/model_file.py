@@ -46,6 +46,7 @@ from manygp.storage.experts import (
     describe_trend,
     read_experts,
     read_order,
+    require_finite,
 )
 
 # What may go wrong when data of any kind is taken for a model.
@@ -96,6 +97,8 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         arrays |= more
     try:  # what could not be read shall not be written
         _decoded(json.loads(json.dumps(manifest)), arrays)
+        with np.errstate(over="ignore"):
+            require_finite(model.committee, model.committee.training_data(), model.y_scaling)
     except ValueError as error:
         raise ValueError(f"the model cannot be saved: {error}") from error
     container.write(path, manifest, arrays)
@@ -267,11 +270,10 @@ def _settings(
 def _rules(manifest: dict[str, Any]) -> PredictionRules:
     rules = decode_all(manifest["rules"])
     for kind, rule in rules.items():
-        require(is_rule(kind, rule), f"its {kind} is not a known rule, or its numbers make no sense")
+        require(is_rule(kind, rule), f"its {kind} is not a known rule")
     nearest = manifest["nearest"]
-    require(
-        nearest is None or (type(nearest) is int and nearest >= 1), "it must ask one expert or more about a row"
-    )
+    asked = nearest is None or (type(nearest) is int and nearest >= 1)
+    require(asked, "it must ask one expert or more about a row")
     return PredictionRules(**rules, nearest=nearest)
 
 
@@ -328,7 +330,10 @@ def _table(found: Any) -> tuple[str | None, Any]:
 def _plan(found: dict[str, Any]) -> Plan:
     plan = Plan(**_renamed(found))
     numbers = [*plan.shrinkages, *plan.overlaps, *plan[3:], plan.points_per_expert]
-    require(bool(plan.overlaps) and all(map(is_number, numbers)), "its plan must hold numbers, and an overlap at least")
+    require(
+        bool(plan.overlaps) and all(map(is_number, numbers)),
+        "its plan must hold numbers, and an overlap at least",
+    )
     return plan
 
 
