@@ -1,6 +1,7 @@
 """Files are there whole or not at all, whatever goes wrong on the way."""
 
 import errno
+import fcntl
 import os
 import stat
 import subprocess
@@ -290,21 +291,53 @@ def test_what_is_being_written_is_not_removed(target):
     assert os.listdir(target.parent) == ["model.gp"]
 
 
-def test_leftovers_of_other_machines_and_older_versions_go_after_a_day(target):
-    names = ["model.gp.1234abcd.part", "model.gp.elsewhere-1-aa-0.part"]
+def leftover(host=files._HOST, boot=files._BOOT, pid=2**22 + 1, run="0badcafe"):
+    """The name of a temporary file of a process that is no more."""
+    return f"model.gp.manygp-{host}-{boot}-{pid}-{run}-0.part"
+
+
+def test_files_of_other_programs_machines_and_versions_stay(target):
+    names = [
+        "model.gp.part",
+        "model.gp.1234.part",
+        "model.gp.1234abcd.part",
+        "model.gp.elsewhere-1-aa-0.part",  # of a download tool, or of manygp 0.2
+        "model.gp.manygp-1-2-3.part",
+        leftover(host="0" * 8),
+        "x" + leftover(),
+        leftover() + ".part",
+    ]
     for name in names:
         target.with_name(name).touch()
-    target.with_name("model.gp.part").touch()  # not ours
-    save(target)
-    assert sorted(os.listdir(target.parent)) == sorted([*names, "model.gp", "model.gp.part"])
-    for name in names:
         os.utime(target.with_name(name), (0, 0))
     save(target)
-    assert sorted(os.listdir(target.parent)) == ["model.gp", "model.gp.part"]
+    assert sorted(os.listdir(target.parent)) == sorted([*names, "model.gp"])
 
 
-def test_a_leftover_of_an_earlier_process_of_the_same_number_is_removed(target):
-    name = f"model.gp.{files._MACHINE}-{os.getpid()}-0badcafe-0.part"
+@pytest.mark.parametrize(
+    "name", [leftover(), leftover(pid=os.getpid()), leftover(boot="0" * 8, pid=os.getpid())]
+)
+def test_a_leftover_of_this_machine_whose_process_is_gone_is_removed(target, name):
     target.with_name(name).touch()
+    save(target)
+    assert os.listdir(target.parent) == ["model.gp"]
+
+
+def test_what_another_container_of_this_machine_writes_is_not_removed(target):
+    """Its processes cannot be seen from here; its lock can."""
+    part = target.with_name(leftover())
+    with open(part, "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        save(target)
+        assert part.exists()
+    save(target)
+    assert not part.exists()
+
+
+def test_a_file_system_without_locks_is_written_to(target, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
     save(target)
     assert os.listdir(target.parent) == ["model.gp"]

@@ -16,6 +16,7 @@ from numpy.testing import assert_array_equal
 from sklearn.linear_model import Ridge
 
 from manygp.kernels import Matern, White
+from manygp.runtime import files
 from manygp.training import experts as fitting
 from manygp.training.checkpoint import FITS, IDENTITY, _digest, described
 from models import choosing, interrupt_after
@@ -287,7 +288,8 @@ def test_a_killed_process_loses_nothing_that_it_finished(tmp_path, uninterrupted
 
 
 def test_a_run_that_was_killed_at_once_leaves_a_folder_that_will_do(tmp_path, uninterrupted):
-    (tmp_path / f"{IDENTITY}.1234abcd.part").write_text('{"sche')
+    marks = f"manygp-{files._HOST}-{files._BOOT}-{2**22 + 1}-0badcafe-0"
+    (tmp_path / f"{IDENTITY}.{marks}.part").write_text('{"sche')
     (tmp_path / ".DS_Store").write_text("")
     same_bits(model().fit(X, Y, checkpoint=tmp_path), uninterrupted)
     assert not list(tmp_path.glob("*.part"))

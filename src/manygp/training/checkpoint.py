@@ -18,7 +18,7 @@ import numpy as np
 
 from manygp.gp.marginal_likelihood import KernelFit
 from manygp.kernels.base import Kernel, NoisyKernel, parts_of
-from manygp.runtime.files import write_atomically
+from manygp.runtime.files import remove_leftovers, write_atomically
 from manygp.settings import Settings
 
 SCHEMA = 2
@@ -67,8 +67,7 @@ class Checkpoint:
     def _open(self, identity: dict[str, Any], seed: int) -> int:
         path = self.folder / IDENTITY
         if not path.exists():
-            for stale in self.folder.glob(f"{IDENTITY}.*.part"):  # of a run killed at once
-                stale.unlink()
+            remove_leftovers(path)  # of a run killed at once
             if any(not other.name.startswith(".") for other in self.folder.iterdir()):
                 raise ValueError(
                     f"checkpoint: {self.folder} holds other files; name an empty or a new folder"
