@@ -148,14 +148,14 @@ def _array(file: IO[bytes], shape: Shape, dtype: np.dtype[Any]) -> tuple[AnyArra
 def _mapped_array(file: IO[bytes], shape: Shape, dtype: np.dtype[Any]) -> tuple[AnyArray, str]:
     """The same for an array that stays in the file."""
     start, unchanged, checksum = file.tell(), Unchanged(file), hashlib.sha256()
-    end = start + math.prod(shape) * dtype.itemsize
-    for place in range(start, end, BLOCK_BYTES):
-        checksum.update(file.read(min(BLOCK_BYTES, end - place)))
     try:
         mapped = np.memmap(file, dtype, "r", start, shape).view(MappedArray)
     except OSError:  # there is no room in the address space
         raise MemoryError from None
-    file.seek(end)
+    file.seek(start)
+    end = start + mapped.nbytes
+    for place in range(start, end, BLOCK_BYTES):
+        checksum.update(file.read(min(BLOCK_BYTES, end - place)))
     mapped.unchanged = unchanged
     return mapped, checksum.hexdigest()
 

@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.checks import every, floats, indices, integers, integers_below, require, shape_of
+from manygp.checks import (
+    bounded,
+    every,
+    floats,
+    indices,
+    integers,
+    integers_below,
+    require,
+    shape_of,
+)
 from manygp.committee.committee import CHUNK_ROWS, Committee, Layout, assemble_later
 from manygp.gp.expert import MOST_ROWS, SINGLE_ROWS, KernelFits, Slices, Spans, in_one
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
@@ -105,14 +114,12 @@ def _data(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> TrainingData
     (n, d), (_, n_targets) = shape_of(arrays, "X"), shape_of(arrays, "y")
     require(n > 0 and d > 0 and n_targets > 0, "it has no rows")
     data = TrainingData(
-        floats(arrays, "X", (n, d)),
-        floats(arrays, "y", (n, n_targets)),
+        bounded(arrays, "X", (n, d)),
+        bounded(arrays, "y", (n, n_targets)),
         floats(arrays, "alpha", (n,)),
         manifest["constant_mean"],
     )
     require(type(data.constant_mean) is bool, "constant_mean is not true or false")
-    for name, one in (("X", data.X), ("y", data.residuals)):
-        require(every(lambda x: np.abs(x) <= LARGEST, one), f"squares of {name} overflow")
     require(every(lambda x: x >= 0, data.alpha), "a noise variance is negative")
     trend = manifest.get("trend") if manifest.get("schema") == 1 else manifest["trend"]
     return data if trend is None else data._replace(trend=_trend(trend, arrays, data))
@@ -130,10 +137,10 @@ def _trend(found: dict[str, Any], arrays: dict[str, AnyArray], data: TrainingDat
     """The trend of a file with rows; how its terms depend on them is left to be computed."""
     (n, d), n_targets = data.X.shape, data.residuals.shape[1]
     fitted, shift = (
-        floats(arrays, f"trend_{name}", (n, n_targets)) for name in ("fitted", "shift")
+        bounded(arrays, f"trend_{name}", (n, n_targets)) for name in ("fitted", "shift")
     )
-    growth = floats(arrays, "trend_growth", (n,))
-    require(np.all(growth >= 0), "a variance of its trend is negative")
+    growth = bounded(arrays, "trend_growth", (n,))
+    require(every(lambda x: x >= 0, growth), "a variance of its trend is negative")
     model = family_of(found["name"]).model.from_file(found, arrays, (d, n_targets))
     return Trend(model, fitted, shift, growth)
 
@@ -241,7 +248,8 @@ def _require_memory(parts: Parts, kernel: NoisyKernel) -> None:
     factor = 8 * most**2 + (4 * most**2 if most >= SINGLE_ROWS and len(sizes) > 1 else 0)
     with np.errstate(all="ignore"):
         scratch = 8 * CHUNK_ROWS * most * scratch_arrays(kernel.signal, data.X[:1])
-    needed = numbers + factor + scratch
+        trend = 0.0 if data.trend is None else data.trend.model.bytes_on_rows(len(data.X), most)
+    needed = numbers + factor + scratch + trend
     require(
         needed <= memory,
         f"its factors would need {needed / 1e9:.3g} GB, and there are {memory / 1e9:.3g} GB",

@@ -56,6 +56,8 @@ MISTAKES = (
 )  # fmt: skip
 # Jobs that no machine has.
 MOST_JOBS = 1024
+# Seconds or bytes that no fit needs.
+LARGEST_COST = 1e18
 # Groups of errors that no model has.
 MOST_GROUPS = 64
 # Names of schema 1 that have changed.
@@ -329,11 +331,17 @@ def _table(found: Any) -> tuple[str | None, Any]:
 
 def _plan(found: dict[str, Any]) -> Plan:
     plan = Plan(**_renamed(found))
-    numbers = [*plan.shrinkages, *plan.overlaps, *plan[3:], plan.points_per_expert]
-    require(
-        bool(plan.overlaps) and all(map(is_number, numbers)),
-        "its plan must hold numbers, and an overlap at least",
-    )
+    counts = (plan.points_per_expert, plan.shared_rows, plan.kernels)
+    costs = (plan.seconds, plan.bytes, plan.final_seconds)
+    numbers = [*plan.shrinkages, *plan.overlaps, *costs]
+    require(bool(plan.overlaps) and all(map(is_number, numbers)), "its plan must hold numbers")
+    whole = all(type(one) is int and one >= 0 for one in counts)
+    require(whole, "the rows and kernels of its plan must be counts")
+    require(all(0 <= one < np.inf for one in plan.overlaps), "an overlap of its plan is negative")
+    shrinkages: tuple[Any, ...] = plan.shrinkages
+    require(all(one >= 0 for one in shrinkages), "a shrinkage of its plan is negative")
+    known = all(np.isnan(one) or 0 <= one <= LARGEST_COST for one in costs)
+    require(known, "the seconds and bytes of its plan must be positive, and not too many")
     return plan
 
 
