@@ -215,23 +215,26 @@ def assembled(described: dict[str, Any], parts: Parts) -> Committee:
         neighbours,
         None if common is None else (common, KernelFit(described["kernel"])),
     )
-    require_finite(committee, data, described["y_scaling"])
+    require_finite(committee, data, described["x_scaling"], described["y_scaling"])
     return committee
 
 
-def require_finite(committee: Committee, data: TrainingData, scaling: Scaling) -> None:
-    """Refuse a committee whose targets, or their std, overflow in the units of y."""
+def require_finite(
+    committee: Committee, data: TrainingData, x_scaling: Scaling, y_scaling: Scaling
+) -> None:
+    """Refuse a committee whose rows, targets, or their std, overflow in their units."""
     numbers = [committee.layout.centres]
     for rows, fit in zip(committee.layout.parts, committee.experts.fits, strict=False):
-        targets = data.targets_of(rows)
-        numbers.append(scaling.undo(np.array([targets.min(axis=0), targets.max(axis=0)])))
-        numbers.append(np.sqrt(fit.kernel.diag(data.X[rows]).max()) * scaling.scale)
+        X, targets = data.X[rows], data.targets_of(rows)
+        numbers.append(x_scaling.undo(np.array([X.min(axis=0), X.max(axis=0)])))
+        numbers.append(y_scaling.undo(np.array([targets.min(axis=0), targets.max(axis=0)])))
+        numbers.append(np.sqrt(fit.kernel.diag(X).max()) * y_scaling.scale)
     # Factors that are built later are checked then.
     built = [] if committee.experts.are_made_later else [*committee.experts]
     for expert in [*built, *([committee.communication] if committee.communication else [])]:
         numbers += [expert.whitener, expert.coefficients]
     finite = all(np.isfinite(one).all() for one in numbers)
-    require(finite, "its numbers overflow in the units of y; rescale y, and fit again")
+    require(finite, "its numbers overflow in their units; rescale y, and fit again")
 
 
 def _require_memory(parts: Parts, kernel: NoisyKernel) -> None:

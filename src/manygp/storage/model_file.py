@@ -100,7 +100,8 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
     try:  # what could not be read shall not be written
         _decoded(json.loads(json.dumps(manifest)), arrays)
         with np.errstate(over="ignore"):
-            require_finite(model.committee, model.committee.training_data(), model.y_scaling)
+            data = model.committee.training_data()
+            require_finite(model.committee, data, model.x_scaling, model.y_scaling)
     except ValueError as error:
         raise ValueError(f"the model cannot be saved: {error}") from error
     container.write(path, manifest, arrays)

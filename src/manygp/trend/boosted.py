@@ -117,10 +117,11 @@ def split_gains(model: Any, d: int) -> Array:
     return found
 
 
-# Folds and nodes that a file's trees may have, and steps from roots to leaves of one row and fold.
+# Folds and nodes that a file's trees may have, trees of a fold, and steps from a root to a leaf.
 MOST_FOLDS = 20
 MOST_NODES = 10**8
-MOST_STEPS = 10**5
+MOST_READ_TREES = 1000
+MOST_STEPS = 200
 FOLDS = 5
 # Folds if only some rows are to be predicted.
 TRIAL_FOLDS = 2
@@ -209,7 +210,7 @@ class FoldTrend(TrendModel):
         d, n_targets = shape
         folds, baselines, explained = found["folds"], found["baselines"], found["explained"]
         require(
-            type(folds) is int and 1 <= folds <= MOST_FOLDS, "its trend must have 1 to 100 folds"
+            type(folds) is int and 1 <= folds <= MOST_FOLDS, "its trend must have 1 to 20 folds"
         )
         numbers = [*baselines, explained]
         small = all(type(one) is float and abs(one) <= LARGEST for one in numbers)
@@ -271,20 +272,18 @@ def _trees(
     children = np.column_stack([left, right])
     ways = np.bincount(np.concatenate([roots, children[~leaf].ravel()]), minlength=m)
     require(np.all(ways <= 1), "its trees share a node")
-    steps = len(roots) * _depth(roots, children)
-    require(steps <= MOST_STEPS, "its trees take too many steps from their roots to their leaves")
+    require(len(roots) <= MOST_READ_TREES, f"its trend has more than {MOST_READ_TREES} trees")
+    require(_are_shallow(roots, children), "its trees take too many steps from root to leaf")
     return Trees(roots, column, threshold, value, children, baseline)
 
 
-def _depth(roots: AnyArray, children: AnyArray) -> int:
-    """The most steps from a root to a leaf; too many are not counted to their end."""
+def _are_shallow(roots: AnyArray, children: AnyArray) -> bool:
+    """Whether all leaves are at most so many steps from their root."""
     nodes = roots
-    for depth in range(MOST_STEPS // len(roots) + 1):
+    for _ in range(MOST_STEPS + 1):
         below = children[nodes]
         nodes = below[below != nodes[:, None]]  # a leaf leads to itself
-        if not len(nodes):
-            return depth
-    return MOST_STEPS
+    return len(nodes) == 0
 
 
 class Boosting(NamedTuple):
