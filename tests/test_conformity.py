@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manygp import ManyGPRegressor, load
-from manygp.calibration import ConformalScores, fit_conformity, fit_tail
+from manygp.calibration import ConformalScores, fit_conformal_scores, fit_tail
 
 N = 6000
 STD = np.exp(np.random.default_rng(0).normal(size=N))
@@ -31,8 +31,8 @@ def test_one_group_is_one_quantile_and_one_tail_for_all_rows():
 
 
 def test_groups_are_learned_only_where_errors_differ():
-    assert len(fit_conformity(errors(2, heavy=False)[None], STD).places) == 1
-    found = fit_conformity(errors(2, heavy=True)[None], STD)
+    assert len(fit_conformal_scores(errors(2, heavy=False)[None], STD).places) == 1
+    found = fit_conformal_scores(errors(2, heavy=True)[None], STD)
     assert len(found.places) >= 2
     dof = found.distribution(np.zeros(2), np.quantile(STD, [0.05, 0.95]), np.ones(1)).dof
     assert dof[0] > 15
@@ -42,17 +42,17 @@ def test_groups_are_learned_only_where_errors_differ():
 def test_std_that_differ_by_rounding_are_one_group():
     std = 1 + 1e-15 * np.random.default_rng(9).integers(0, 4, N)
     heavy = np.where(std > 1 + 1.5e-15, errors(10, heavy=False), 3 * errors(11, heavy=False))
-    assert len(fit_conformity(heavy[None], std).places) == 1
-    assert len(fit_conformity(heavy[None], 1 + 1e14 * (std - 1)).places) > 1
+    assert len(fit_conformal_scores(heavy[None], std).places) == 1
+    assert len(fit_conformal_scores(heavy[None], 1 + 1e14 * (std - 1)).places) > 1
 
 
 def test_few_rows_are_one_group():
     few = slice(900)
-    assert len(fit_conformity(errors(2, heavy=True)[None, few], STD[few]).places) == 1
+    assert len(fit_conformal_scores(errors(2, heavy=True)[None, few], STD[few]).places) == 1
 
 
 def test_intervals_of_groups_hold_the_promise_for_small_and_for_large_std():
-    found = fit_conformity(errors(3, heavy=True)[None], STD)
+    found = fit_conformal_scores(errors(3, heavy=True)[None], STD)
     new = np.abs(errors(4, heavy=True))
     inside = new <= found.reach(0.95, STD[:, None])[:, 0]
     for part in np.array_split(np.argsort(STD), 4):

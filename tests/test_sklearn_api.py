@@ -5,7 +5,6 @@ import pickle
 import joblib
 import numpy as np
 import pytest
-from manygp.trend.names import TRENDS
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -21,6 +20,7 @@ from manygp.committee.committee import PARTITIONS
 from manygp.kernels import RBF, Constant, Matern, White
 from manygp.rules import AGGREGATIONS, CALIBRATIONS, WEIGHTINGS, Information, Softmax
 from manygp.settings import SHRINKAGES
+from manygp.trend.registry import trend_names
 from models import (
     CHOSEN,
     FIXED,
@@ -380,7 +380,7 @@ RULES = {
     "calibration": CALIBRATIONS,
     "aggregation": AGGREGATIONS,
     "hyperparameters": SHRINKAGES,
-    "trend": TRENDS,
+    "trend": trend_names(),
 }
 
 

@@ -283,27 +283,35 @@ def _rank(m: int, coverage: float) -> int:
     return int(np.ceil((m + 1) * coverage - 1e-9))
 
 
-# The smallest and largest scale of variances that is believed.
-SCALES = (1e-6, 1e6)
-# Rows are sorted by their variance into at most this many blocks of at least this many rows.
-MOST_BLOCKS = 16
-LEAST_ROWS = 50
-# Each block is shrunk towards the scaled variance, as if this many rows had agreed with it.
-PSEUDO_ROWS = 5.0
-# A block's variance is at least this share of the scaled one.
-SMALLEST_SHARE = 1e-6
-# Numbers of groups of rows, by their std, whose errors may be spread differently; rows of a group.
-GROUPS = (2, 4, 8)
-GROUP_ROWS = 500
-# The least difference of log std between them: less is rounding.
-GROUP_STEP = 0.01
-CROSS_FOLDS = 10
-# Folds that the more flexible of two corrections must predict better.
-MOST_FOLDS = 7
-# Standard errors of its gain that the more flexible of two choices must gain.
-NEAR_TIE = 0.5
-# Where everything is unknown about some row that was left out, nowhere is farther.
-MOST_UNKNOWN = 1 - 1e-6
+@dataclass(frozen=True)
+class CorrectionChoice:
+    """Numbers of the choice of a correction, and why they are what they are."""
+
+    # The smallest and largest scale of variances that is believed.
+    scales: tuple[float, float] = (1e-6, 1e6)
+    # Rows are sorted by their variance into at most this many blocks of at least this many rows.
+    most_blocks: int = 16
+    least_rows: int = 50
+    # Each block is shrunk towards the scaled variance, as if this many rows had agreed with it.
+    pseudo_rows: float = 5.0
+    # A block's variance is at least this share of the scaled one.
+    smallest_share: float = 1e-6
+    # Numbers of groups of rows, by their std, whose errors may be spread differently; rows of a
+    # group.
+    groups: tuple[int, ...] = (2, 4, 8)
+    group_rows: int = 500
+    # The least difference of log std between them: less is rounding.
+    group_step: float = 0.01
+    folds: int = 10
+    # Folds that the more flexible of two corrections must predict better.
+    most_folds: int = 7
+    # Standard errors of its gain that the more flexible of two choices must gain.
+    near_tie: float = 0.5
+    # Where everything is unknown about some row that was left out, nowhere is farther.
+    most_unknown: float = 1 - 1e-6
+
+
+CORRECTION = CorrectionChoice()
 
 
 class LeftOutErrors(NamedTuple):
@@ -351,14 +359,14 @@ class LeftOutErrors(NamedTuple):
 def fit_scale(errors: LeftOutErrors) -> VarianceCurve:
     """The same factor for all variances."""
     squares = np.maximum(errors.squares - errors.alpha, 0.0).mean(axis=0)
-    scale = float(np.clip((squares / errors.variance).mean(), *SCALES))
+    scale = float(np.clip((squares / errors.variance).mean(), *CORRECTION.scales))
     return VarianceCurve((0.0,), (float(np.log(scale)),))
 
 
 def fit_curve(errors: LeftOutErrors) -> VarianceCurve:
     """A monotone curve from predicted variances to squared errors, in blocks of rows."""
     scale = fit_scale(errors)
-    n_blocks = min(MOST_BLOCKS, len(errors.variance) // LEAST_ROWS)
+    n_blocks = min(CORRECTION.most_blocks, len(errors.variance) // CORRECTION.least_rows)
     if n_blocks < 2:
         return scale
     order = np.argsort(errors.variance, kind="stable")
@@ -368,9 +376,9 @@ def fit_curve(errors: LeftOutErrors) -> VarianceCurve:
     predicted = np.array([errors.variance[block].mean() for block in blocks])
     observed = np.array([squares[block].mean() for block in blocks])
     scaled = predicted * np.exp(scale.log_factors[0])
-    shrunk = (rows * observed + PSEUDO_ROWS * scaled) / (rows + PSEUDO_ROWS)
-    monotone = isotonic_regression(shrunk, weights=rows + PSEUDO_ROWS).x
-    monotone = np.maximum(monotone, SMALLEST_SHARE * scaled)
+    shrunk = (rows * observed + CORRECTION.pseudo_rows * scaled) / (rows + CORRECTION.pseudo_rows)
+    monotone = isotonic_regression(shrunk, weights=rows + CORRECTION.pseudo_rows).x
+    monotone = np.maximum(monotone, CORRECTION.smallest_share * scaled)
     # Between two points the corrected variance is a power of the predicted one: it never falls.
     places, kept = np.unique(np.log(predicted), return_index=True)
     factors = np.log(monotone / predicted)[kept]
@@ -387,12 +395,12 @@ def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]
     Returned with it: what was compared.
     """
     n = len(errors.variance)
-    folds = np.random.default_rng(0).permutation(n) % CROSS_FOLDS
+    folds = np.random.default_rng(0).permutation(n) % CORRECTION.folds
     scores = {name: _cross_fitted(errors, folds, name) for name in FITS}
     final = {name: fit(errors) for name, fit in FITS.items()}
     chosen = "none"
     for name in ("scale", "curve"):
-        is_better = np.sum(scores[name] < scores[chosen]) >= MOST_FOLDS
+        is_better = np.sum(scores[name] < scores[chosen]) >= CORRECTION.most_folds
         if is_better and errors.nll(final[name]) <= errors.nll(final["none"]):
             chosen = name
     return final[chosen], [
@@ -407,18 +415,18 @@ def fit_conformal_scores(errors: Array, std: Array) -> ConformalScores:
     Folds that have not taught it vote on the number of groups: the log score of Student-t
     distributions decides.
     """
-    folds = np.random.default_rng(0).permutation(len(std)) % CROSS_FOLDS
-    inside = [folds == fold for fold in range(CROSS_FOLDS)]
+    folds = np.random.default_rng(0).permutation(len(std)) % CORRECTION.folds
+    inside = [folds == fold for fold in range(CORRECTION.folds)]
 
     def scores(n_groups: int) -> Array:
         return np.array([_log_score(errors, std, rows, n_groups) for rows in inside])
 
     chosen, best = 1, None
-    for n_groups in [one for one in GROUPS if len(std) >= one * GROUP_ROWS]:
+    for n_groups in [one for one in CORRECTION.groups if len(std) >= one * CORRECTION.group_rows]:
         best = scores(chosen) if best is None else best
         found = scores(n_groups)
-        differ = np.diff(ConformalScores.of(errors, std, n_groups).places) > GROUP_STEP
-        if np.sum(found < best) >= MOST_FOLDS and differ.all():
+        differ = np.diff(ConformalScores.of(errors, std, n_groups).places) > CORRECTION.group_step
+        if np.sum(found < best) >= CORRECTION.most_folds and differ.all():
             chosen, best = n_groups, found
     return ConformalScores.of(errors, std, chosen)
 
@@ -431,7 +439,7 @@ def _log_score(errors: Array, std: Array, rows: AnyArray, n_groups: int) -> floa
     return -float(np.mean(found.logpdf(errors[:, rows].T * widths)))
 
 
-def gains(incumbent: Array, challenger: Array, near_tie: float = NEAR_TIE) -> bool:
+def gains(incumbent: Array, challenger: Array, near_tie: float = CORRECTION.near_tie) -> bool:
     """Whether the mean NLL of rows falls by more than some standard errors of that gain."""
     gain = incumbent - challenger
     with np.errstate(over="ignore"):
@@ -439,13 +447,13 @@ def gains(incumbent: Array, challenger: Array, near_tie: float = NEAR_TIE) -> bo
 
 
 def _cross_fitted(errors: LeftOutErrors, folds: IndexArray, name: str) -> Array:
-    """The NLL of each fold, corrected by the others: (CROSS_FOLDS,), or all rows if few."""
-    if len(folds) < 2 * CROSS_FOLDS:
+    """The NLL of each fold, corrected by the others: (CORRECTION.folds,), or all rows if few."""
+    if len(folds) < 2 * CORRECTION.folds:
         return np.array([errors.nll(VarianceCurve())])
-    inside = [folds == fold for fold in range(CROSS_FOLDS)]
+    inside = [folds == fold for fold in range(CORRECTION.folds)]
     return np.array([errors.some(rows).nll(FITS[name](errors.some(~rows))) for rows in inside])
 
 
 def farthest_known(errors: LeftOutErrors) -> float:
     """The largest share of the prior variance that was left of any row."""
-    return float(min(errors.unknown.max(), MOST_UNKNOWN))
+    return float(min(errors.unknown.max(), CORRECTION.most_unknown))

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.inputs import LARGEST
+from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
 
 # Numbers of a large array that are looked at together.
 BLOCK = 2**22

@@ -7,13 +7,10 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.sparse import issparse
 
-from manygp.arrays import Array, read_only
+from manygp.arrays import LARGEST, Array, read_only
 from manygp.runtime.progress import warn
 
-# Squares of larger numbers, over a small length-scale, overflow.
-LARGEST = 1e100
 # Raw targets whose variance differs from the kernel's by this factor are beyond its bounds.
 FAR = 100.0
 # How types that are not numbers call themselves in NumPy, pandas, polars and pyarrow.
@@ -313,6 +310,7 @@ def to_standard(Y: Array) -> Scaling:
 
 def training_rows(estimator: Any, X: Any, y: Any, encoder: Any) -> tuple[Array, Array]:
     """X of shape (n, d) and y of shape (n, t), finite floats; sets the estimator's columns."""
+    from scipy.sparse import issparse
     from sklearn.utils.validation import check_array, check_consistent_length
 
     table, X = X, _new_features(estimator, X) if encoder is None else None

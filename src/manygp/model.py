@@ -193,7 +193,8 @@ class FittedModel:
         if space.needs.communication and committee.communication is None:
             raise ValueError(NO_COMMUNICATION)
         if rules.nearest is not None:
-            rules = rules._replace(nearest=min(rules.nearest, len(committee)))
+            nearest, tapered = min(rules.nearest, len(committee)), self.chosen.tapered
+            rules = rules._replace(nearest=nearest, tapered=tapered)
         return replace(self, settings=settings, rules=rules)
 
     def _require_as_fitted(
@@ -279,7 +280,7 @@ class FittedModel:
 
     @property
     def tails(self) -> Array:
-        """One over the degrees of freedom, and the scale, of groups by std: see `ConformalScores`."""
+        """One over the degrees of freedom, and the scale, of groups by std."""
         return self._conformal_scores.tails
 
     def loo_predict(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
@@ -447,8 +448,9 @@ class FittedModel:
     def _distribution(self, query: Query) -> tuple[Array, Array, Array]:
         """Means (t, N), latent variances (N,) and noise variances (N,), normalised."""
         rules = self.rules
-        covariances = rules.needs.covariances
-        query = query._replace(nearest=rules.nearest, covariances=covariances)
+        query = query._replace(
+            nearest=rules.nearest, tapered=rules.tapered, covariances=rules.needs.covariances
+        )
         mean, variance, noise = self.committee.map_blocks(
             rules.combine, query, self.settings.n_jobs
         )
@@ -479,14 +481,16 @@ class FittedModel:
         committee, k = self.committee, self.rules.nearest
         mean, variance, noise = self._distribution(Query(Z))
         (weights,) = committee.map_blocks(
-            self.rules.normalised_weights, Query(Z, k), self.settings.n_jobs
+            self.rules.normalised_weights,
+            Query(Z, k, tapered=self.rules.tapered),
+            self.settings.n_jobs,
         )
         if committee.is_single:
             seats = np.zeros((len(weights), 1), dtype=np.intp)
         elif k is None:
             seats = np.arange(len(committee))[:, None]
         else:
-            seats = committee.layout.nearest(Z, k).T
+            seats = committee.layout.nearest(Z, k)[0].T
         terms = None if committee.trend is None else committee.trend.model.at(Z).basis
         cov = between_rows(committee.experts, Z, seats, weights, variance, terms)
         if not latent:

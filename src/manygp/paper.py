@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from manygp.committee.committee import full_parts, one_part
+import numpy as np
+
+from manygp.arrays import Array, IndexArray
+from manygp.rules import Partitioner
+
+Rule = TypeVar("Rule", bound=Partitioner)
+
+
+def whole(partition: Rule) -> Rule:
+    """Declare that each part of a partition holds all rows, whatever their number."""
+    partition.all_rows = True  # type: ignore[attr-defined]
+    return partition
+
+
+@whole
+def one_part(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
+    """All rows in one part: the global GP (GP-full)."""
+    return [np.arange(len(X))]
+
+
+@whole
+def full_parts(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
+    """All rows in every part: the paper's diagnostic GP-pro-full."""
+    return one_part(X, n_parts, rng) * n_parts
+
 
 ASSIGNMENTS = {"bt": "balltree", "kx": "kmeans", "rd": "random"}
 WEIGHTINGS = {"ent": "entropy", "var": "variance", "uni": "uniform"}

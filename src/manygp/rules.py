@@ -58,6 +58,9 @@ class ExpertPredictions(NamedTuple):
         The prediction of an expert whose rows all others know, likewise.
     outside : Outside, optional
         Where the rows are, if there is a trend under the experts.
+    distance : ndarray of shape (M + 1, N), optional
+        Distances of a row from the centres of the experts, nearest first, and from that of the
+        first one that is not queried; infinity if there is none. See `taper`.
     """
 
     mean: Array
@@ -68,9 +71,12 @@ class ExpertPredictions(NamedTuple):
     covariance: Array | None = None
     communication: Gaussian | None = None
     outside: Outside | None = None
+    distance: Array | None = None
 
     def first_experts(self, k: int | None) -> ExpertPredictions:
         """The record of the first k experts, or of all."""
+        if k is None:
+            return self
         return self._replace(
             mean=self.mean[:k],
             variance=self.variance[:k],
@@ -78,6 +84,7 @@ class ExpertPredictions(NamedTuple):
             noise_variance=self.noise_variance[:k],
             prior_mean=self.prior_mean[:k],
             covariance=None if self.covariance is None else self.covariance[:k, :k],
+            distance=None if self.distance is None else self.distance[: k + 1],
         )
 
     def rows(self, start: int, end: int) -> ExpertPredictions:
@@ -102,6 +109,7 @@ class ExpertPredictions(NamedTuple):
             covariance=None if self.covariance is None else self.covariance[..., cut],
             communication=common,
             outside=outside,
+            distance=None if self.distance is None else self.distance[:, cut],
         )
 
     def repeated(self, times: int) -> ExpertPredictions:
@@ -367,6 +375,33 @@ NO_COMMUNICATION = (
 SMALLEST_EIGENVALUE = 1e-12
 
 
+# How near to its edge a taper bends: the smaller, the more it looks like 1 - r^2.
+BEND = 0.05
+
+
+def taper(experts: ExpertPredictions) -> Array:
+    """Factors (M, N) of the experts' weights that fall to zero where an expert is not queried.
+
+    With r the distance of an expert over that of the first one that is not queried, and
+    s = 1 - r^2, the factor is s^2 / (s + BEND), scaled to 1 at r = 0. It and its derivative are
+    zero at the edge: where the set of queried experts changes, the answer has neither a step nor a
+    kink.
+    """
+    if experts.distance is None:
+        return np.ones(experts.mean.shape)
+    s = 1 - (experts.distance[:-1] / experts.distance[-1]) ** 2
+    return (1 + BEND) * s**2 / (s + BEND)
+
+
+def _mean_over_experts(values: Array, experts: ExpertPredictions) -> Array:
+    """The mean of values (M, N) or (M, 1) of the experts that are queried: (N,) or (1,)."""
+    if experts.distance is None:
+        return values.mean(axis=0)
+    share = normalise(taper(experts))
+    found: Array = (share * values).sum(axis=0)
+    return found
+
+
 def normalise(weights: Array) -> Array:
     """Weights that sum to one over the experts, uniform where all of them are zero."""
     total = weights.sum(axis=0)
@@ -383,13 +418,13 @@ def gpoe(experts: ExpertPredictions, weights: Array) -> Gaussian:
 
 
 def poe(experts: ExpertPredictions, weights: Array) -> Gaussian:
-    """Plain product of experts: all weights are one."""
-    return _product(experts, np.ones_like(weights))
+    """Plain product of experts: all weights are one, but for the taper at the edge."""
+    return _product(experts, taper(experts))
 
 
 def bcm(experts: ExpertPredictions, weights: Array) -> Gaussian:
     """Bayesian committee machine: a product that counts the prior once, not M times."""
-    return rbcm(experts, np.ones_like(weights))
+    return rbcm(experts, taper(experts))
 
 
 def rbcm(experts: ExpertPredictions, weights: Array) -> Gaussian:
@@ -402,10 +437,12 @@ def rbcm(experts: ExpertPredictions, weights: Array) -> Gaussian:
     own, dividing each by its own keeps the variance positive. `prior` is then their mean.
     """
     local, prior = 1 / experts.variance, 1 / experts.prior_variance
-    common = 1 / experts.prior_variance.mean(axis=0)
+    common = 1 / _mean_over_experts(experts.prior_variance, experts)
     variance = 1 / ((weights * (local - prior)).sum(axis=0) + common)
     shift = weights * (local * experts.mean - prior * experts.prior_mean)
-    mean = variance * (shift.sum(axis=0) + common * experts.prior_mean.mean(axis=0))
+    mean = variance * (
+        shift.sum(axis=0) + common * _mean_over_experts(experts.prior_mean, experts)
+    )
     return Gaussian(mean, variance)
 
 
@@ -431,7 +468,7 @@ def grbcm(experts: ExpertPredictions, weights: Array) -> Gaussian:
         raise ValueError(NO_COMMUNICATION)
     common = experts.communication
     gain = 0.5 * (np.log(common.variance) - np.log(experts.variance))
-    counts = np.where(gain == gain.max(axis=0), 1.0, np.maximum(gain, 0.0))
+    counts = np.where(gain == gain.max(axis=0), 1.0, np.maximum(gain, 0.0)) * taper(experts)
     local, base = 1 / experts.variance, 1 / common.variance
     # An expert with a kernel of its own may seem to know less than the communication expert.
     more = counts * np.maximum(local - base, 0.0)
@@ -457,6 +494,9 @@ def nested(experts: ExpertPredictions, weights: Array) -> Gaussian:
     k = np.maximum(np.einsum("iin->in", experts.covariance), 0.0)
     scale = np.sqrt(np.where(k > 0, k, 1.0))
     correlation = np.moveaxis(experts.covariance / (scale * scale[:, None]), -1, 0)
+    # An expert that fades out is observed with more and more noise.
+    fading = np.maximum(taper(experts), SMALLEST_EIGENVALUE)
+    np.einsum("nii->ni", correlation)[:] += (1 / fading - 1).T
     values, vectors = np.linalg.eigh(correlation)
     kept = values > SMALLEST_EIGENVALUE
     inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
@@ -464,11 +504,11 @@ def nested(experts: ExpertPredictions, weights: Array) -> Gaussian:
     projected = inverse * np.einsum("nkj,nk->nj", vectors, right)
     combination = np.einsum("nij,nj->in", vectors, projected)
     shift = combination / scale * (experts.mean - experts.prior_mean)
-    prior = experts.prior_variance.mean(axis=0)
+    prior = _mean_over_experts(experts.prior_variance, experts)
     variance = prior - np.einsum("ni,in->n", right, combination)
     # The best combination is at least as good as any expert: what is above is rounding.
-    variance = np.minimum(variance, experts.variance.min(axis=0))
-    mean = experts.prior_mean.mean(axis=0) + shift.sum(axis=0)
+    variance = np.minimum(variance, (experts.variance / fading).min(axis=0))
+    mean = _mean_over_experts(experts.prior_mean, experts) + shift.sum(axis=0)
     return Gaussian(mean, np.maximum(variance, SMALLEST_EIGENVALUE * prior))
 
 
@@ -507,6 +547,8 @@ class PredictionRules(NamedTuple):
         Correction of the aggregated variance.
     nearest : int or None
         How many experts are queried about a row, those with the nearest centres; None for all.
+    tapered : bool
+        Whether their weights fall to zero at the edge; those of models of version 0.2 do not.
     """
 
     weighting: Weighting
@@ -514,6 +556,7 @@ class PredictionRules(NamedTuple):
     aggregation: Aggregation
     recalibration: Correction = VarianceCurve()
     nearest: int | None = None
+    tapered: bool = True
 
     @classmethod
     def named(
@@ -541,7 +584,7 @@ class PredictionRules(NamedTuple):
             answers = [Gaussian(one.mean[0], one.variance[0]) for one in by_target]
             noise = np.broadcast_to(local.noise_variance[0], local.mean.shape[1])
         else:
-            weights = _checked("weighting", self.weighting(local), local)
+            weights = self._weights(local)
             answers = [self.aggregation(one, weights) for one in self._calibrated(by_target)]
             noise = (normalise(weights) * local.noise_variance).sum(axis=0)
         means, variance = np.stack([answer.mean for answer in answers]), answers[0].variance
@@ -583,7 +626,12 @@ class PredictionRules(NamedTuple):
         local = by_target[0]
         if len(local.mean) == 1:
             return (np.ones(local.mean.shape),)
-        return (normalise(self.weighting(local)),)
+        return (normalise(self._weights(local)),)
+
+    def _weights(self, local: ExpertPredictions) -> Array:
+        """Weights (M, N) as the rule says, and where experts fade out."""
+        weights = _checked("weighting", self.weighting(local), local)
+        return weights if local.distance is None else weights * taper(local)
 
     def ratio(self, by_target: list[ExpertPredictions]) -> tuple[Array]:
         """Factors (M, N) of the experts' variances."""

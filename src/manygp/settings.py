@@ -35,7 +35,9 @@ from manygp.trend.registry import trend_names
 SHRINKAGES: dict[str, float] = {"independent": 0.0, "hierarchical": 30.0, "shared": np.inf}
 SHRINKAGE_LADDER = (np.inf, 30.0, 10.0, 3.0)
 OVERLAP_LADDER = (0.0, 1.0, 2.0, 4.0)
-NEAREST_LADDER = (1, 2, 4, 8)
+# Fewer than two experts cannot fade into each other where they meet.
+FEWEST_NEAREST = 2
+NEAREST_LADDER = (2, 4, 8)
 # Strengths of the information ratio that "auto" chooses from.
 STRENGTHS = (0.0, 0.5, 1.0)
 # What the former parameter prior_mean has called two of the trends.
@@ -221,13 +223,7 @@ class Settings:
             "scales_X": self.kernel is None if self.normalize_X is None else self.normalize_X,
             "shared_kernels": 2 if _is_auto(self.hyperparameters) else int(shares),
             "chooses_trend": chooses,
-            "trends": (
-                TrendOf(named == "constant", trend if named != "auto" else "constant"),
-                TrendOf(
-                    {"none": False, "constant": True}.get(named, not needs.dependence),
-                    trend if named != "auto" or chooses else "constant",
-                ),
-            ),
+            "trends": _trends_of(trend, named, needs, chooses=chooses),
             "rule_parameters": {name: getattr(self, name) for name in RULE_PARAMETERS},
         }
         for name, value in found.items():
@@ -269,10 +265,17 @@ class Settings:
             return NEAREST_LADDER
         other = "'auto', None, a neglected weight between 0 and 1, or "
         check_integer("routing", self.routing, 1, other)
-        return (int(self.routing),)
+        return (max(FEWEST_NEAREST, int(self.routing)),)
 
     def _has_tolerance(self) -> bool:
         return isinstance(self.routing, float) and 0 < self.routing < 1
+
+
+def _trends_of(trend: Any, named: str, needs: Needs, *, chooses: bool) -> tuple[TrendOf, TrendOf]:
+    """The trend for a single expert and for several; `named` is empty for a regressor."""
+    single = TrendOf(named == "constant", trend if named != "auto" else "constant")
+    constant_mean = {"none": False, "constant": True}.get(named, not needs.dependence)
+    return single, TrendOf(constant_mean, trend if chooses else single.trend)
 
 
 def _is_auto(value: Any) -> bool:

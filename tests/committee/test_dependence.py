@@ -10,8 +10,9 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from data import read_only
 from manygp import ManyGPRegressor
-from manygp.committee.committee import PARTITIONS, full_parts
+from manygp.committee.committee import PARTITIONS
 from manygp.kernels import RBF, Matern, White
+from manygp.paper import full_parts
 from manygp.rules import WEIGHTINGS, ExpertPredictions, Gaussian, grbcm, nested
 from models import choosing
 

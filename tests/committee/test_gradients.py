@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from manygp.trend.slopes import trend_slopes
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process import kernels as sk
 
 from data import read_only
 from kernel_cases import CASES, rows
 from manygp import ManyGPRegressor
-from manygp.dual import Dual
+from manygp.dual import Dual, with_slopes
 from manygp.gp import expert
 from manygp.kernels import Linear, Matern, White
 from manygp.kernels.base import White as Noise
@@ -141,9 +140,9 @@ def test_slopes_of_trends_equal_differences(kriged):
         return np.array([at.mean[0, 0], at.spread[0], at.beyond[0], *terms])
 
     for x in QUERIES:
-        found = trend_slopes(trend, x)
-        slopes = [found.mean.slope, found.spread.slope, found.beyond.slope[0]]
-        slopes += [] if found.basis is None else list(found.basis.slope)
+        found = trend.at(with_slopes(x[None]))
+        slopes = [found.mean.slope[0, 0], found.spread.slope[0], found.beyond.slope[0]]
+        slopes += [] if found.basis is None else list(found.basis.slope[0])
         expected = by_differences(said, x)
         assert_allclose(slopes, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 

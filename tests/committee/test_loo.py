@@ -13,7 +13,7 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 from data import noisy_rows, read_only, slope_and_wave
 from manygp import ManyGPRegressor, metrics
 from manygp.committee.committee import Committee, Query
-from manygp.gp.expert import condition
+from manygp.gp.expert import Experts, condition
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.kernels import Matern, White
 from manygp.rules import Tempered
@@ -71,7 +71,7 @@ def brute_force(fitted, rows):
     for row in rows:
         experts = [without(expert, row, data) for expert in committee.experts]
         common = without(committee.communication, row, data)
-        anew = Committee(tuple(experts), committee.layout, common)
+        anew = Committee(Experts.made(data, experts), committee.layout, common)
         query = Query(data.X[[row]], rules.nearest, covariances=rules.needs.covariances)
         mean, variance, noise = anew.map_blocks(rules.combine, query, None)
         total = variance + noise + data.alpha[row]

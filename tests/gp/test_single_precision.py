@@ -8,11 +8,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from data import read_only
-from manygp.committee.committee import CHUNK_ROWS, full_parts, one_part
+from manygp.committee.committee import CHUNK_ROWS
 from manygp.gp import expert
 from manygp.gp import marginal_likelihood as linalg
 from manygp.gp.expert import SINGLE_ROWS, SINGLE_VARIANCE
 from manygp.kernels import Constant, Linear, Matern, White
+from manygp.paper import full_parts, one_part
 from manygp.rules import AGGREGATIONS, WEIGHTINGS
 from models import answers_at, choosing
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 import reference
 from data import read_only
 from manygp.committee.committee import Committee, Layout, Query
-from manygp.gp.expert import condition
+from manygp.gp.expert import Experts, condition
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.kernels import Linear, Matern, White
 from manygp.kernels.base import split_noise
@@ -35,9 +35,11 @@ Y = read_only(4 + SIGNALS + 0.1 * rng.normal(size=(30, 2)))
 
 
 def seated(experts, communication=None):
-    """A committee of them."""
-    layout = Layout.of(X, [expert.indices for expert in experts], np.ones(2))
-    return Committee(experts, layout, communication)
+    """A committee of them, whose own rows are the first ones."""
+    parts = [expert.indices for expert in experts]
+    layout = Layout.of(X[: 1 + max(part.max() for part in parts)], parts, np.ones(2))
+    data = TrainingData(X, Y, np.zeros(len(X)), constant_mean=False)
+    return Committee(Experts.made(data, experts), layout, communication)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.cluster.vq import kmeans2
 
+from manygp import paper
 from manygp.committee import committee as partition
 from manygp.committee.committee import LARGEST_CLUSTER, PARTITIONS, SMALLEST_CLUSTER
 
@@ -169,12 +170,12 @@ def test_kmeans_cuts_an_oversized_cluster_along_its_widest_column():
 
 
 def test_one_part_holds_all_rows_whatever_is_asked_for():
-    (part,) = partition.one_part(INPUTS["normal"], 5, np.random.default_rng(0))
+    (part,) = paper.one_part(INPUTS["normal"], 5, np.random.default_rng(0))
     assert_array_equal(part, np.arange(N))
 
 
 def test_full_parts_hold_all_rows_and_are_one_array():
-    parts = partition.full_parts(INPUTS["normal"], 5, np.random.default_rng(0))
+    parts = paper.full_parts(INPUTS["normal"], 5, np.random.default_rng(0))
     assert len(parts) == 5
     assert_array_equal(parts[0], np.arange(N))
     assert all(part is parts[0] for part in parts), "the same array is fitted once"

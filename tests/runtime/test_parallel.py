@@ -21,7 +21,7 @@ from manygp.rules import WEIGHTINGS
 from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
 from manygp.runtime.progress import Progress
 from manygp.training import experts as fitting
-from manygp.training.experts import Run, Task, fit_kernels
+from manygp.training.experts import ExecutionContext, Task, fit_kernels
 from models import FIXED, FREE, answers_at, choosing
 from waiting import wait_until
 
@@ -40,7 +40,7 @@ def tasks(parts, starts):
 
 def fits(n_jobs, data=DATA, parts=PARTS, shrinkage=30.0):
     starts = [fitting.starts_of(FREE, 1, np.random.default_rng(m)) for m in range(len(parts))]
-    found = fit_kernels(data, tasks(parts, starts), FREE, shrinkage, Run(n_jobs))
+    found = fit_kernels(data, tasks(parts, starts), FREE, shrinkage, ExecutionContext(n_jobs))
     return [(kernel.theta.tolist(), n) for kernel, n in found]
 
 
@@ -231,7 +231,7 @@ def test_progress_sees_every_fit_in_processes(in_processes):
             seen.append((phase, round(20 * share)))
 
     starts = [FREE.theta[None]] * 20
-    fit_kernels(DATA, tasks(PARTS, starts), FREE, 30.0, Run(2, Told()))
+    fit_kernels(DATA, tasks(PARTS, starts), FREE, 30.0, ExecutionContext(2, Told()))
     assert seen == [("experts", done) for done in range(1, 21)]
 
 
@@ -335,7 +335,9 @@ def test_an_interrupted_fit_says_no_more_than_that(in_processes, monkeypatch, tm
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(KeyboardInterrupt):
-            fit_kernels(DATA, tasks(PARTS[:12], starts), FREE, 30.0, Run(2, Interrupted()))
+            fit_kernels(
+                DATA, tasks(PARTS[:12], starts), FREE, 30.0, ExecutionContext(2, Interrupted())
+            )
         gc.collect()
     over.touch()
     assert [str(one.message) for one in caught] == []

@@ -21,7 +21,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import manygp
 from manygp import ManyGPRegressor
-from manygp.committee.committee import full_parts, kmeans
+from manygp.committee.committee import kmeans
 from manygp.kernels import (
     RBF,
     Additive,
@@ -33,7 +33,7 @@ from manygp.kernels import (
     RationalQuadratic,
     White,
 )
-from manygp.paper import LABELS
+from manygp.paper import LABELS, full_parts
 from manygp.rules import AGGREGATIONS, Information, Softmax, entropy, rbcm
 from manygp.storage import container
 from model_files import (

@@ -18,9 +18,7 @@ from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels.base import split_noise
 from manygp.paper import LABELS
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, SHRINKAGES, Settings
-from manygp.training import budget, pipeline
-from manygp.training import choose as search
-from manygp.training import choose as trends
+from manygp.training import budget, choose, pipeline
 from manygp.training import experts as builder
 from manygp.training.budget import (
     LEAST_POINTS,
@@ -32,8 +30,8 @@ from manygp.training.budget import (
     measure,
     plans,
 )
-from manygp.training.choose import select
-from manygp.training.experts import Builder, Run
+from manygp.training.choose import choose_committee
+from manygp.training.experts import Builder, ExecutionContext
 from models import FIXED, FREE, answers_at, assert_sound, choosing
 
 X, y, QUERIES = noisy_rows(two_waves, 150, 40, reach=3.0)
@@ -41,7 +39,7 @@ TWO = read_only(np.column_stack([y, 100 * X[:, 1]]))
 model = partial(choosing, points_per_expert=25)
 answers = answers_at(QUERIES)
 DATA = TrainingData(X, ((y - y.mean()) / y.std())[:, None], np.zeros(150), True)
-SPACE = Settings().search_space
+SPACE = Settings().space
 WHOLE = Plan(200, SHRINKAGE_LADDER, OVERLAP_LADDER, 1000, 2)
 # A machine on which an evaluation takes 8 s for 1,000 rows, and n^3 of that for others.
 CUBIC = Costs(np.array([1.0, 1000.0]), np.array([8e-9, 8.0]))
@@ -508,13 +506,13 @@ def make_builder():
     parts = PARTITIONS["balltree"](X, 6, np.random.default_rng(0))
     layout = Layout.of(X, parts, np.ones(2))
     starts = [FREE.theta[None]] * 6
-    return Builder(DATA, layout, FREE, starts, None, Run())
+    return Builder(DATA, layout, FREE, starts, None, ExecutionContext())
 
 
 def test_after_the_deadline_the_simplest_committee_is_kept():
-    found = select(make_builder(), SPACE, np.random.default_rng(0), deadline=-np.inf)
+    found = choose_committee(make_builder(), SPACE, np.random.default_rng(0), deadline=-np.inf)
     simplest = SPACE._replace(shrinkages=SHRINKAGE_LADDER[:1], overlaps=OVERLAP_LADDER[:1])
-    expected = select(make_builder(), simplest, np.random.default_rng(0))
+    expected = choose_committee(make_builder(), simplest, np.random.default_rng(0))
     assert found.report == expected.report
     assert found.rules == expected.rules
     report, committee = found.report, found.committee
@@ -526,15 +524,15 @@ def test_after_the_deadline_the_simplest_committee_is_kept():
 @pytest.mark.parametrize("n_in_time", [0, 1, 3, 7])
 def test_the_best_committee_by_the_deadline_is_kept(monkeypatch, n_in_time):
     clock = iter([*np.zeros(n_in_time), *np.full(99, 2.0)])
-    monkeypatch.setattr(search, "perf_counter", lambda: next(clock))
-    tried, score = [], search.score
+    monkeypatch.setattr(choose, "perf_counter", lambda: next(clock))
+    tried, evaluate = [], choose.evaluate
 
     def spy(builder, space, left_out, candidate):
         tried.append(candidate)
-        return score(builder, space, left_out, candidate)
+        return evaluate(builder, space, left_out, candidate)
 
-    monkeypatch.setattr(search, "score", spy)
-    report = select(make_builder(), SPACE, np.random.default_rng(0), deadline=1.0).report
+    monkeypatch.setattr(choose, "evaluate", spy)
+    report = choose_committee(make_builder(), SPACE, np.random.default_rng(0), deadline=1.0).report
     assert len(tried) <= 1 + n_in_time
     assert (report.chosen["shrinkage"], report.chosen["overlap"]) in tried
     for parameter in ("shrinkage", "overlap"):
@@ -549,14 +547,14 @@ def test_after_the_deadline_there_is_no_second_kernel(monkeypatch):
         one.parameter for one in model(**settings).fit(X, y).calibration_report_.alternatives
     ]
     assert compared.count("kernel") == 2
-    monkeypatch.setattr(pipeline, "perf_counter", lambda: np.inf)
+    monkeypatch.setattr(choose, "perf_counter", lambda: np.inf)
     late = model(**settings).fit(X, y).calibration_report_
     assert "kernel" not in [one.parameter for one in late.alternatives]
 
 
 def test_without_time_no_trend_is_looked_for(monkeypatch):
     looked = []
-    monkeypatch.setattr(trends, "_linear_offers", lambda *_: looked.append(1) or iter(()))
+    monkeypatch.setattr(choose, "families", lambda trend: looked.append(trend) or [])
     rng = np.random.default_rng(0)
     X = rng.random((600, 2))
     for budget_, tries in ((0.0, 0), (1e6, 1)):

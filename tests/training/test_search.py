@@ -17,12 +17,10 @@ from manygp.kernels.base import metric, split_noise
 from manygp.paper import LABELS
 from manygp.rules import TEMPERED, Information, Recalibration, VarianceCurve
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, STRENGTHS, Settings
-from manygp.training import choose as search
+from manygp.training import choose, pipeline
 from manygp.training import experts as builder
-from manygp.training import pipeline
-from manygp.training.choose import prefers
-from manygp.training.experts import Builder, Run, affordable
-from manygp.training.pipeline import NOISE_FLOOR, has_no_noise
+from manygp.training.choose import COMMITTEE, NOISE_FLOOR, KernelChoice, has_no_noise
+from manygp.training.experts import Builder, ExecutionContext, affordable
 from models import FIXED, answers_at, assert_sound, choosing
 
 X, y, QUERIES = noisy_rows(two_waves, 150, 60, reach=3.0)
@@ -54,7 +52,7 @@ def chosen():
 
 def test_the_report_has_one_choice_per_parameter(chosen):
     report = chosen.calibration_report_
-    assert list(report.chosen) == PARAMETERS
+    assert list(report.chosen) == ["trend", *PARAMETERS]
     assert {one.parameter for one in report.alternatives} == set(PARAMETERS)
     assert report.n_rows == 150
     for parameter in PARAMETERS:
@@ -312,7 +310,7 @@ def make_builder(targets=y, n_parts=5, kernel=FREE, partition="balltree", seed=0
     parts = PARTITIONS[partition](X * columns, n_parts, np.random.default_rng(seed))
     starts = [kernel.theta[None]] * n_parts
     layout = Layout.of(X, parts, columns)
-    return Builder(data, layout, kernel, starts, None, Run())
+    return Builder(data, layout, kernel, starts, None, ExecutionContext())
 
 
 @pytest.mark.parametrize("shrinkage", [30.0, 0.0])
@@ -350,17 +348,17 @@ def test_committees_are_compared_on_rows_that_did_not_teach_them(monkeypatch):
     model(overlap=0, temperature=3.0, calibration="none", routing=3, hyperparameters="auto").fit(
         X, y
     )
-    n_climbed = 1 + 3 * search.FOLDS  # the shared kernel needs no folds, three shrinkages do
+    n_climbed = 1 + 3 * COMMITTEE.folds  # the shared kernel needs no folds, three shrinkages do
     finite = [
         (rows, left_out)
         for (shrinkage, rows), left_out in scored[:n_climbed]
         if np.isfinite(shrinkage)
     ]
-    assert len(finite) >= search.FOLDS
+    assert len(finite) >= COMMITTEE.folds
     for rows, left_out in finite:
         assert len(np.intersect1d(rows, left_out)) == 0
         assert_array_equal(np.sort(np.concatenate([rows, left_out])), np.arange(150))
-    together = np.concatenate([left_out for _, left_out in finite[: search.FOLDS]])
+    together = np.concatenate([left_out for _, left_out in finite[: COMMITTEE.folds]])
     assert_array_equal(np.sort(together), np.arange(150))
 
 
@@ -676,12 +674,13 @@ def test_of_two_kernels_the_one_that_predicts_better_is_preferred():
     far, near = make_builder(), make_builder()
     far.kernel = split_noise(Constant(1.0) * Matern((50.0, 50.0)) + White(0.9))
     near.kernel = split_noise(Constant(1.0) * Matern((1.0, 1.0)) + White(0.1))
-    space = Settings(overlap=0).search_space
+    space = Settings(overlap=0).space
     for first, second, expected in ((far, near, True), (near, far, False), (near, near, False)):
-        names = ("kernel", "far", "near")
-        better, alternatives = prefers(first, second, space, np.random.default_rng(0), names)
-        assert better is expected
-        assert [one.chosen for one in alternatives] == [not expected, expected]
+        kernels = KernelChoice(None, None, None, space, None, None, None)
+        builders = {"far": first, "near": second}
+        choice = kernels._compared("kernel", builders, np.random.default_rng(0))
+        assert choice.best is (second if expected else first)
+        assert [one.chosen for one in choice.alternatives] == [not expected, expected]
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -699,7 +698,7 @@ def test_from_two_blocks_of_rows_on_there_is_a_second_kernel(monkeypatch, seed):
 
 def test_where_the_likelihood_chooses_no_noise_some_is_tried(monkeypatch):
     monkeypatch.setattr(pipeline, "SHARED_ROWS", 75)
-    monkeypatch.setattr(pipeline, "has_no_noise", lambda kernel: True)
+    monkeypatch.setattr(choose, "has_no_noise", lambda kernel: True)
     fitted = model(overlap=0).fit(X, y)
     free, floor = alternatives(fitted.calibration_report_, "noise")
     assert (free.value, floor.value) == ("free", "floor")

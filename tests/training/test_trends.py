@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from manygp import ManyGPRegressor
-from manygp.training import choose as trends
-from manygp.training.choose import Offer, Prospect
+from manygp.gp.trend import TrendCandidate, TrendFactory
+from manygp.training import choose
 
 
 def levy(X):
@@ -59,16 +59,20 @@ def test_where_lines_lose_a_richer_trend_is_tried_if_it_leaves_half_their_square
     class Comparison:
         is_whole = True
 
-        def nll(self, prospect):
-            return with_experts[prospect.name] + 1e-3 * np.arange(8)
+        def nll(self, candidate):
+            return with_experts[candidate.name] + 1e-3 * np.arange(8)
 
-    monkeypatch.setattr(trends._Comparison, "of", lambda *_: Comparison())
+    monkeypatch.setattr(choose._TrendComparison, "of", lambda *_: Comparison())
     alone = {"constant": 0.0, "linear": 1.0, "additive": 0.9, "pairs": pairs_alone}
-    offers = (
-        Offer(lambda _, name=name: Prospect(name, np.zeros((1, 1))), nll, is_nested=True)
+    factories = (
+        TrendFactory(
+            lambda _, name=name: TrendCandidate(name, np.zeros((1, 1))),
+            np.exp(2 * nll - 1) / (2 * np.pi),  # normal errors of this variance have this NLL
+            is_nested=True,
+        )
         for name, nll in alone.items()
     )
-    best, compared = trends.choose(offers, None, None, None, np.inf)
+    best, compared = choose.choose_trend(factories, None, None, None, np.inf)
     assert best.name == chosen
     assert [one.value for one in compared] == ["constant", "linear", "pairs"][: len(compared)]
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -41,20 +41,6 @@ GROUP_CLUSTERS = 16
 SAMPLED_ROWS = 100
 # A group with more than this share of all rows has nothing to tell them apart.
 MOST_OF_ALL = 0.9
-
-
-Rule = TypeVar("Rule", bound=Partitioner)
-
-
-def whole(partition: Rule) -> Rule:
-    """Declare that each part of a partition holds all rows, whatever their number."""
-    partition.all_rows = True  # type: ignore[attr-defined]
-    return partition
-
-
-def has_all_rows(partition: Partitioner) -> bool:
-    """Whether a partition has declared that each of its parts holds all rows."""
-    return bool(getattr(partition, "all_rows", False))
 
 
 def random(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
@@ -145,18 +131,6 @@ def balltree(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArra
     return [np.sort(part) for part in parts]
 
 
-@whole
-def one_part(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
-    """All rows in one part: the global GP (GP-full)."""
-    return [np.arange(len(X))]
-
-
-@whole
-def full_parts(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
-    """All rows in every part: the paper's diagnostic GP-pro-full."""
-    return one_part(X, n_parts, rng) * n_parts
-
-
 PARTITIONS: dict[str, Partitioner] = {"balltree": balltree, "kmeans": kmeans, "random": random}
 
 
@@ -173,6 +147,8 @@ def check_parts(parts: Sequence[IndexArray], n: int) -> None:
 
 # The neighbours of a part are sought among this multiple of their number, in the nearest parts.
 CANDIDATES = 8
+# Centres are taken to be at least so far from a row: 0 / 0 is no share of a distance.
+SMALLEST_DISTANCE = 1e-200
 
 
 @dataclass(frozen=True)
@@ -232,10 +208,17 @@ class Layout:
     def tree(self) -> cKDTree:
         return cKDTree(self.centres)
 
-    def nearest(self, X: Array, k: int) -> IndexArray:
-        """The k parts whose centres are nearest to each row of X, nearest first: (N, k)."""
-        found: IndexArray = self.tree.query(X * self.metric, k=np.arange(1, k + 1))[1]
-        return found
+    def nearest(self, X: Array, k: int) -> tuple[IndexArray, Array]:
+        """The k parts whose centres are nearest to each row of X, nearest first: (N, k).
+
+        With them the distances of these centres and of the next one, infinite if there is none:
+        (k + 1, N).
+        """
+        more = min(k + 1, len(self.parts))
+        distance, places = self.tree.query(X * self.metric, k=np.arange(1, more + 1))
+        if more == k:
+            distance = np.column_stack([distance, np.full(len(X), np.inf)])
+        return places[:, :k], np.maximum(distance, SMALLEST_DISTANCE).T
 
     def neighbours(self, X: Array, m: int, count: int) -> IndexArray:
         """`count` rows of X outside part m, nearest first to any row of it, in nearby parts."""
@@ -288,6 +271,8 @@ class Query(NamedTuple):
         Rows of the training data that X are, and that no expert shall know.
     variances, covariances : bool
         Whether records hold variances, and covariances between the experts.
+    tapered : bool
+        Whether records hold distances, so that experts fade out at the edge of those queried.
     """
 
     X: Array
@@ -295,6 +280,7 @@ class Query(NamedTuple):
     left_out: IndexArray | None = None
     variances: bool = True
     covariances: bool = False
+    tapered: bool = True
 
     def rows(self, start: int, end: int) -> Query:
         """The same about some of the rows."""
@@ -375,10 +361,12 @@ class Committee:
         self, query: Query, parallel_map: Callable[..., Iterable[Any]]
     ) -> list[ExpertPredictions]:
         """The predictions of the experts near to each row, or of all: one record per target."""
-        near = None
+        near = distance = None
         if query.nearest is not None and not self.is_single:
-            near = self.layout.nearest(query.X, query.nearest)
+            near, distance = self.layout.nearest(query.X, query.nearest)
         records = self._records(query, near, parallel_map)
+        if query.tapered and distance is not None:
+            records = [one._replace(distance=distance) for one in records]
         if self.layout.copies == 1:
             return records
         times = len(self) if query.nearest is None else query.nearest

@@ -36,9 +36,10 @@ def gradients(committee: Committee, rules: PredictionRules, x: Array) -> tuple[D
 
 def _record(committee: Committee, rules: PredictionRules, x: Array) -> ExpertPredictions:
     """What the experts near to one row predict for it, with derivatives."""
-    places = np.arange(len(committee.experts))
+    places, distance = np.arange(len(committee.experts)), None
     if rules.nearest is not None and not committee.is_single:
-        places = committee.layout.nearest(x[None], rules.nearest)[0]
+        places = committee.layout.nearest(x[None], rules.nearest)[0][0]
+        distance = _distance(committee, x, rules.nearest) if rules.tapered else None
     experts = [committee.experts[m] for m in places.tolist()]
     if committee.layout.copies > 1:
         experts *= len(committee) if rules.nearest is None else rules.nearest
@@ -60,7 +61,20 @@ def _record(committee: Committee, rules: PredictionRules, x: Array) -> ExpertPre
         prior_mean,  # type: ignore[arg-type]
         communication=common,
         outside=outside,
+        distance=distance,  # type: ignore[arg-type]
     )
+
+
+def _distance(committee: Committee, x: Array, k: int) -> Dual:
+    """Distances of a row from the nearest centres, and the next one: see `Layout.nearest`."""
+    layout = committee.layout
+    more = min(k + 1, len(layout.parts))
+    nearest, length = layout.nearest(x[None], more)
+    away = x * layout.metric - layout.centres[nearest[0]]  # (more, d)
+    slope = away * layout.metric / length[:more]
+    if more == k:
+        return Dual(length, np.vstack([slope, np.zeros_like(x)])[:, None])
+    return Dual(length[:more], slope[:, None])
 
 
 def _column(numbers: list[Dual] | tuple[Dual, ...]) -> Dual:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.arrays import Array, IndexArray
-from manygp.committee.committee import Layout, has_all_rows, random
+from manygp.committee.committee import Layout, random
 from manygp.fit_report import Plan
 from manygp.gp.expert import Spans
 from manygp.gp.trend import TrendModel
@@ -91,7 +91,7 @@ class Job(NamedTuple):
 def check_settings(settings: Settings) -> None:
     """Refuse what rows on a disk cannot have, before any work."""
     n = f"more than {MEMORY_ROWS:,} rows"
-    if has_all_rows(settings.partitioner) or settings.partitioner is random:
+    if settings.has_whole_parts or settings.partitioner is random:
         raise ValueError(
             f"partition={settings.partition!r} spreads the rows of an expert over all of them, "
             f"and {n} are sorted into regions: set partition='balltree' or 'kmeans'"

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from manygp.committee.committee import PARTITIONS, full_parts, one_part
+from manygp.committee.committee import PARTITIONS
 from manygp.kernels.base import Kernel
 from manygp.kernels.text import parse_kernel, write_kernel
+from manygp.paper import full_parts, one_part
 from manygp.rules import (
     AGGREGATIONS,
     CALIBRATIONS,

@@ -113,28 +113,35 @@ def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     manifest = _manifest(header)
     described = manifest["arrays"]
     shapes = {name: _shape(one) for name, one in described.items()}
-    sizes = {
-        name: math.prod(shape) * TYPES[described[name]["dtype"]].itemsize
-        for name, shape in shapes.items()
-    }
-    missing = 8 + length + sum(sizes.values()) - status.st_size
-    if missing > 0:
-        raise ModelFileError(f"is truncated: its last {missing:,} bytes are missing")
-    if missing < 0:
-        raise ModelFileError(f"has {-missing:,} bytes too many at its end")
+    items = {name: TYPES[one["dtype"]].itemsize for name, one in described.items()}
+    sizes = {name: math.prod(shape) * items[name] for name, shape in shapes.items()}
+    _check_length(8 + length + sum(sizes.values()) - status.st_size)
     mapped = {name for name in ROW_ARRAYS if sizes.get(name, 0) >= MAPPED_BYTES}
     if sum(size for name, size in sizes.items() if name not in mapped) > physical_memory():
         raise ModelFileError("does not fit into memory")
     arrays = {}
-    for name, shape in shapes.items():
+    for name, one in described.items():
         read = _mapped_array if name in mapped else _array
-        one, checksum = read(file, shape, TYPES[described[name]["dtype"]])
-        if checksum != described[name].get("sha256"):
+        array, checksum = read(file, shapes[name], TYPES[one["dtype"]])
+        if checksum != one.get("sha256"):
             raise ModelFileError(f"is damaged: the checksum of {name[:50]!r} does not match")
-        one = one.astype(one.dtype.newbyteorder("="), copy=False)
-        one.flags.writeable = False
-        arrays[name] = one
+        arrays[name] = _native(array)
     return manifest, arrays
+
+
+def _check_length(missing: int) -> None:
+    """Refuse a file that is shorter, or longer, than its header says."""
+    if missing > 0:
+        raise ModelFileError(f"is truncated: its last {missing:,} bytes are missing")
+    if missing < 0:
+        raise ModelFileError(f"has {-missing:,} bytes too many at its end")
+
+
+def _native(array: AnyArray) -> AnyArray:
+    """The array in the byte order of the machine, read-only."""
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    array.flags.writeable = False
+    return array
 
 
 def _array(file: IO[bytes], shape: Shape, dtype: np.dtype[Any]) -> tuple[AnyArray, str]:

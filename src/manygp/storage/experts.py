@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
 from manygp.checks import (
     bounded,
     every,
@@ -25,7 +25,7 @@ from manygp.committee.committee import CHUNK_ROWS, Committee, Layout, assemble_l
 from manygp.gp.expert import MOST_ROWS, SINGLE_ROWS, KernelFits, Slices, Spans, in_one
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend
-from manygp.inputs import LARGEST, Scaling
+from manygp.inputs import Scaling
 from manygp.kernels.base import NoisyKernel, scratch_arrays
 from manygp.model import FittedModel
 from manygp.runtime.parallel import physical_memory

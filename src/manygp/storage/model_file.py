@@ -78,7 +78,7 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         arrays["parameter_alpha"] = np.asarray(parameters["alpha"], dtype=float)
         parameters["alpha"] = None
     rules = model.chosen._asdict()
-    nearest = rules.pop("nearest")
+    nearest, tapered = rules.pop("nearest"), rules.pop("tapered")
     manifest = {
         "manygp": version("manygp"),
         "parameters": encode_all(parameters),
@@ -89,6 +89,7 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         "alone": model.committee.is_single,
         "rules": encode_all(rules),
         "nearest": nearest,
+        "tapered": tapered,
         "report": None if model.report is None else _encode_report(model.report),
         "plan": encode_all(model.plan._asdict()),
         "table": _encode_table(model),
@@ -277,7 +278,9 @@ def _rules(manifest: dict[str, Any]) -> PredictionRules:
     nearest = manifest["nearest"]
     asked = nearest is None or (type(nearest) is int and nearest >= 1)
     require(asked, "it must ask one expert or more about a row")
-    return PredictionRules(**rules, nearest=nearest)
+    tapered = manifest.get("tapered", False)  # files of before have none
+    require(type(tapered) is bool, "tapered is not true or false")
+    return PredictionRules(**rules, nearest=nearest, tapered=tapered)
 
 
 def _parameters(found: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from manygp.training.experts import (
     memory_of,
     shared_evaluations,
 )
-from manygp.training.single import FEW_ROWS, FOLDS, STRUCTURED_ROWS
+from manygp.training.single import SINGLE
 from manygp.trend.boosted import FAMILY as BOOSTED
 from manygp.trend.registry import families
 
@@ -202,7 +202,7 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
         found.pop("near kernel", None)
     if settings.space.recalibrate:
         found["calibration"] = _seconds_of_calibration(plan, job, n_experts)
-    few, many = STRUCTURED_ROWS
+    few, many = SINGLE.structured_rows
     if settings.chooses_trend and few <= n <= many and d > 1:
         found["structure"] = (STRUCTURED + STRUCTURED_SQUARE * d**2) * job.evaluation(n)
     return {name: job.costs.wait * seconds for name, seconds in found.items()}
@@ -210,8 +210,8 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
 
 def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
     n, _ = job.shape
-    if n_experts == 1 and n < FEW_ROWS:
-        fits = FOLDS * FREE_EVALUATIONS * job.evaluation((1 - 1 / FOLDS) * n)
+    if n_experts == 1 and n < SINGLE.few_rows:
+        fits = SINGLE.folds * FREE_EVALUATIONS * job.evaluation((1 - 1 / SINGLE.folds) * n)
         return 2 * fits / job.gain  # with a prior, and without
     overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
     return _asking(

@@ -1,7 +1,7 @@
 """One way to choose: candidates are evaluated on rows that are left out, the simplest first.
 
-Trends, shared kernels, noise, shrinkages and overlaps are all chosen by `Choice`; `evaluate` scores
-a committee, and all rules by which it may be queried, on rows that its experts shall not know.
+Trends, shared kernels, noise, shrinkages and overlaps are all chosen by `Choice`; `evaluate`
+scores a committee, and all rules by which it may be queried, on rows that experts shall not know.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from manygp.gp.trend import SMALLEST_REST, TrendCandidate, TrendFactory
 from manygp.kernels.base import NoisyKernel, White, default_kernel, metric, split_noise
 from manygp.rules import ExpertPredictions, PredictionRules, VarianceCurve
 from manygp.runtime.parallel import thread_map
-from manygp.settings import SearchSpace, Settings
+from manygp.settings import FEWEST_NEAREST, SearchSpace, Settings
 from manygp.training.experts import (
     Builder,
     ExecutionContext,
@@ -79,7 +79,8 @@ class TrendChoice:
     rows: int = 6000
     regions: int = 8
     region_rows: int = 1500
-    # Share of a region, in its middle, whose rows are left out: at its rim experts know too little.
+    # Share of a region, in its middle, whose rows are left out: at its rim experts know too
+    # little.
     middle: float = 0.5
     # A kernel of these committees is fitted on this many blocks of random rows, another on as many
     # of clusters of rows near each other, since some see what others miss; the better one counts.
@@ -468,6 +469,12 @@ class KernelChoice(NamedTuple):
     def n_parts(self) -> int:
         return max(1, len(self.data.X) // self.plan.points_per_expert)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether experts have a kernel in common, or the trend needs one."""
+        shares = self.n_parts > 1 and self.space.shrinkages[0] != 0.0
+        return shares or self.trend.depends_on_experts
+
     def choose(self, start: NoisyKernel, deadline: float) -> tuple[Builder, list[Alternative]]:
         """The builder with the best shared kernel, and how kernels were compared.
 
@@ -477,9 +484,7 @@ class KernelChoice(NamedTuple):
         as well.
         """
         (n, d), rows, rng = self.data.X.shape, self.plan.shared_rows, self.rng
-        shared = self.n_parts > 1 and self.space.shrinkages[0] != 0.0
-        shared = shared or self.trend.depends_on_experts
-        kernel = start
+        shared, kernel = self.is_shared, start
         self.run.progress.begin("kernel")
         if shared:
             kernel = self._fitted(start, random_blocks(n, rows, rng))
@@ -706,7 +711,7 @@ class _CommitteeSearch:
     def climb(self) -> tuple[Candidate, list[Alternative]]:
         """Shrinkage, then overlap, then shrinkage again, from the simpler to the more flexible."""
         shrinkages = self.space.shrinkages
-        narrowest, *wider = self.overlaps
+        narrowest = self.overlaps[0]
         by_shrinkage = self._choose("shrinkage", Candidate(shrinkages[0], narrowest), shrinkages)
         first = by_shrinkage.best
         by_overlap = self._choose("overlap", first, self.overlaps)
@@ -737,7 +742,8 @@ def _sufficient(
     weigh = space.first_rules.normalised_weights
     (weights,) = committee.map_blocks(weigh, query, builder.run.n_jobs)
     neglected = 1 - np.cumsum(weights.mean(axis=1))
-    return 1 + int(np.argmax(neglected <= (space.tolerance or 0.0) + 1e-12))
+    sufficient = 1 + int(np.argmax(neglected <= (space.tolerance or 0.0) + 1e-12))
+    return min(max(FEWEST_NEAREST, sufficient), len(committee))
 
 
 def _neighbouring_rules(scores: Scores, rules: PredictionRules) -> list[Alternative]:

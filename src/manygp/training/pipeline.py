@@ -36,7 +36,7 @@ from manygp.training.experts import (
     memory_of,
     within_memory,
 )
-from manygp.training.single import STRUCTURED_ROWS, fit_single, try_structured_kernel
+from manygp.training.single import SINGLE, fit_single, try_structured_kernel
 
 # Fewer repeated rows, or a smaller share of all rows, tell too little: where they agree, the rule
 # of succession would claim noise that is not there.
@@ -221,7 +221,7 @@ def train(
 
 def _may_be_structured(data: TrainingData) -> bool:
     """Whether there are so many rows and columns that a structured kernel is worth trying."""
-    (n, d), (fewest, most) = data.X.shape, STRUCTURED_ROWS
+    (n, d), (fewest, most) = data.X.shape, SINGLE.structured_rows
     return fewest <= n <= most and d > 1
 
 

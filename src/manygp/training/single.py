@@ -6,7 +6,7 @@ row through these, so that leave-one-out alone would promise too much.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,23 +23,32 @@ from manygp.settings import SearchSpace
 from manygp.training.choose import Choice, Selection, left_out_errors
 from manygp.training.experts import Builder, ExecutionContext, Task, fit_tasks
 
-# A single expert of fewer rows is corrected by folds that learn their own hyperparameters, and one
-# of next to no rows not at all.
-FEW_ROWS = 2000
-FEWEST_ROWS = 2
-FOLDS = 10
-# Precision of a weak prior that holds the logarithms of its hyperparameters near where they start:
-# length-scales there grow with the root of the number of columns. Rows that are left out decide
-# whether to do without it, if there are more than a handful.
-PRIOR = 1 / 3
-HANDFUL = 12
-# From and to this many rows a kernel with a function of each column and pair of columns is tried.
-STRUCTURED_ROWS = (250, 1000)
-# Relative improvements of its likelihood at which fits stop: of all rows, and of folds.
-TOLERANCE_STRUCTURED = 1e-5
-TOLERANCE_FOLDS = 1e-4
-# Standard errors of its gain that a committee must gain, whose leave-one-out knows the rows.
-MIN_GAIN_OF_LOCAL = 2.0
+
+@dataclass(frozen=True)
+class SingleChoice:
+    """Numbers of the choice of a single expert, and why they are what they are."""
+
+    # A single expert of fewer rows is corrected by folds that learn their own hyperparameters, and
+    # one of next to no rows not at all.
+    few_rows: int = 2000
+    fewest_rows: int = 2
+    folds: int = 10
+    # Precision of a weak prior that holds the logarithms of its hyperparameters near where they
+    # start: length-scales there grow with the root of the number of columns. Rows that are left
+    # out decide whether to do without it, if there are more than a handful.
+    prior_precision: float = 1 / 3
+    handful: int = 12
+    # From and to this many rows a kernel with a function of each column and pair of columns is
+    # tried.
+    structured_rows: tuple[int, int] = (250, 1000)
+    # Relative improvements of its likelihood at which fits stop: of all rows, and of folds.
+    structured_tolerance: float = 1e-5
+    fold_tolerance: float = 1e-4
+    # Standard errors of its gain that a committee must gain, whose leave-one-out knows the rows.
+    min_gain_of_local: float = 2.0
+
+
+SINGLE = SingleChoice()
 
 
 def fit_single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -> Selection:
@@ -49,9 +58,9 @@ def fit_single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -
     """
     rules = space.first_rules._replace(nearest=None)
     n = len(builder.data.X)
-    is_one = n >= FEWEST_ROWS and len(builder.layout) == 1
+    is_one = n >= SINGLE.fewest_rows and len(builder.layout) == 1
     is_corrected = is_one and space.recalibrate and space.standard
-    if is_corrected and n < FEW_ROWS and builder.data.trend is None:
+    if is_corrected and n < SINGLE.few_rows and builder.data.trend is None:
         return _select_by_folds(builder, rules._replace(calibration=none), rng.permutation(n))
     committee = builder.final(0.0, 0.0)
     if not space.recalibrate:
@@ -67,13 +76,13 @@ def _select_by_folds(builder: Builder, rules: PredictionRules, order: IndexArray
     """An expert of few rows, whose hyperparameters have a weak prior unless rows gain by none."""
 
     def selection(precision: float) -> Selection:
-        means, errors = _fold_errors(builder, precision, TOLERANCE_FOLDS, order)
+        means, errors = _fold_errors(builder, precision, SINGLE.fold_tolerance, order)
         return _corrected(builder.committee(precision, 0.0), rules, errors, means)
 
     builder.run.progress.begin("calibration")
     choice: Choice[Selection] = Choice("prior", Selection.row_nll)
-    choice.consider("weak", selection(PRIOR))
-    if len(order) > HANDFUL:
+    choice.consider("weak", selection(SINGLE.prior_precision))
+    if len(order) > SINGLE.handful:
         choice.consider("none", selection(0.0))
     return choice.best.after(choice.alternatives)
 
@@ -121,7 +130,7 @@ def try_structured_kernel(
         start = NoisyKernel(split_noise(kernel).signal, noise)
         free = np.zeros(start.n_free)
         task = Task(np.arange(n), start.theta[None])
-        objective = Objective(start, free, TOLERANCE_STRUCTURED)
+        objective = Objective(start, free, SINGLE.structured_tolerance)
         (fit,) = fit_tasks(data, [task], objective, run, single=True)
         best[name] = fit.kernel, likelihood.posterior(fit.kernel).log_likelihood
     (plain, before), (kernel, after) = best.values()
@@ -130,10 +139,10 @@ def try_structured_kernel(
     layout = Layout.of(data.X, [np.arange(n)], np.ones(d))
     builder = Builder(data, layout, kernel, [kernel.theta[None]], None, run)
     order = np.random.default_rng(0).permutation(n)
-    means, errors = _fold_errors(builder, 0.0, TOLERANCE_FOLDS, order)
+    means, errors = _fold_errors(builder, 0.0, SINGLE.fold_tolerance, order)
     rules = space.first_rules._replace(nearest=None, calibration=none)
     other = _corrected(builder.committee(np.inf, 0.0), rules, errors, means)
-    choice: Choice[Selection] = Choice("structure", Selection.row_nll, MIN_GAIN_OF_LOCAL)
+    choice: Choice[Selection] = Choice("structure", Selection.row_nll, SINGLE.min_gain_of_local)
     choice.consider("global", other)
     choice.consider("local", found)
     if choice.best is found:
@@ -152,7 +161,7 @@ def _fold_errors(
     """
     data, run = builder.data, builder.run
     n = len(data.X)
-    folds = np.array_split(order, min(n, FOLDS))
+    folds = np.array_split(order, min(n, SINGLE.folds))
     rest = [np.setdiff1d(np.arange(n), fold) for fold in folds]
     tasks = [Task(rows, builder.starts[0][:1]) for rows in rest]
     held = np.full(builder.kernel.n_free, precision)

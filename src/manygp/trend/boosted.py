@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
 from manygp.checks import bounded, indices, require
 from manygp.dual import Dual
 from manygp.gp.marginal_likelihood import TrainingData
@@ -26,7 +26,6 @@ from manygp.gp.trend import (
     TrendFactory,
     TrendModel,
 )
-from manygp.inputs import LARGEST
 from manygp.runtime.parallel import thread_map
 from manygp.trend.linear import beyond, ranges, read_ranges
 
@@ -122,23 +121,33 @@ MOST_FOLDS = 20
 MOST_NODES = 10**8
 MOST_READ_TREES = 1000
 MOST_STEPS = 200
-FOLDS = 5
-# Folds if only some rows are to be predicted.
-TRIAL_FOLDS = 2
-# Leaves of a boosted tree: a part of the root of the number of rows, within limits.
-LEAVES_PER_ROOT = 0.25
-LEAVES = (31, 127)
-# The most trees; rows that are left out choose how many.
-MOST_TREES = 300
-# Share of the rows that are left out for that.
-CHOOSING_SHARE = 0.2
-# "auto" tries boosted trees from the first number of rows to the second: of more they take too long.
-BOOSTED_ROWS = (1000, 400_000)
-# Boosted trees of a trend, and seconds of one for each leaf, row and number.
-BOOSTED_TREES = 200
-LEAF_SECONDS = 1e-4
-ROW_SECONDS = 2.4e-7
-NUMBER_SECONDS = 8e-9
+
+
+@dataclass(frozen=True)
+class BoostingChoice:
+    """Numbers of the choice of boosted trees, and why they are what they are."""
+
+    folds: int = 5
+    # Folds if only some rows are to be predicted.
+    trial_folds: int = 2
+    # Leaves of a boosted tree: a part of the root of the number of rows, within limits.
+    leaves_per_root: float = 0.25
+    leaves: tuple[int, int] = (31, 127)
+    # The most trees; rows that are left out choose how many.
+    most_trees: int = 300
+    # Share of the rows that are left out for that.
+    choosing_share: float = 0.2
+    # "auto" tries boosted trees from the first number of rows to the second: of more they take too
+    # long.
+    rows: tuple[int, int] = (1000, 400_000)
+    # Boosted trees of a trend, and seconds of one for each leaf, row and number.
+    usual_trees: int = 200
+    leaf_seconds: float = 1e-4
+    row_seconds: float = 2.4e-7
+    number_seconds: float = 8e-9
+
+
+BOOSTING = BoostingChoice()
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,11 +314,15 @@ def choose_boosting(data: TrainingData, seed: int, n_jobs: int | None) -> Boosti
     """The number of trees for each target, by rows that are left out."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    leaves = int(np.clip(LEAVES_PER_ROOT * np.sqrt(len(data.X)), *LEAVES))
+    leaves = int(np.clip(BOOSTING.leaves_per_root * np.sqrt(len(data.X)), *BOOSTING.leaves))
     trees = partial(HistGradientBoostingRegressor, max_leaf_nodes=leaves, random_state=seed)
 
     def scores(y: Array) -> Array:
-        tried = trees(max_iter=MOST_TREES, early_stopping=True, validation_fraction=CHOOSING_SHARE)
+        tried = trees(
+            max_iter=BOOSTING.most_trees,
+            early_stopping=True,
+            validation_fraction=BOOSTING.choosing_share,
+        )
         with threadpool_limits(1, user_api="openmp"):
             found: Array = tried.fit(data.X, y).validation_score_
         return -2 * found  # they are halves of negative squared errors, from no tree on
@@ -333,10 +346,10 @@ class Folds(NamedTuple):
         """Folds of all rows, or few folds of some that stand for all."""
         rng = np.random.default_rng(seed)
         if rows is None:
-            return cls(rng.permutation(n) % min(FOLDS, n), min(FOLDS, n))
+            return cls(rng.permutation(n) % min(BOOSTING.folds, n), min(BOOSTING.folds, n))
         fold_of = np.full(n, -1)
-        fold_of[rows] = rng.permutation(len(rows)) % TRIAL_FOLDS
-        return cls(fold_of, TRIAL_FOLDS)
+        fold_of[rows] = rng.permutation(len(rows)) % BOOSTING.trial_folds
+        return cls(fold_of, BOOSTING.trial_folds)
 
 
 def fit_folds(
@@ -462,21 +475,27 @@ class BoostedFamily:
 
     def is_tried(self, trend: str, n: int) -> bool:
         """Whether the parameter asks for it, or leaves it to the number of rows."""
-        return trend != "auto" or BOOSTED_ROWS[0] <= n <= BOOSTED_ROWS[1]
+        return trend != "auto" or BOOSTING.rows[0] <= n <= BOOSTING.rows[1]
 
     def seconds(self, trend: str, shape: tuple[int, int], speed: Any) -> dict[str, float]:
         if not self.is_tried(trend, shape[0]):
             return {}
         return {
-            "boosted": self.fold_seconds(shape, speed, TRIAL_FOLDS if trend == "auto" else FOLDS)
+            "boosted": self.fold_seconds(
+                shape, speed, BOOSTING.trial_folds if trend == "auto" else BOOSTING.folds
+            )
         }
 
-    def fold_seconds(self, shape: tuple[int, int], speed: Any, folds: int = FOLDS) -> float:
+    def fold_seconds(
+        self, shape: tuple[int, int], speed: Any, folds: int = BOOSTING.folds
+    ) -> float:
         """Seconds to choose the number of trees, and to fit those of the folds."""
         n, d = shape
-        leaves = float(np.clip(LEAVES_PER_ROOT * np.sqrt(n), *LEAVES))
-        tree = LEAF_SECONDS * leaves + n * (ROW_SECONDS + NUMBER_SECONDS * d)
-        return BOOSTED_TREES * tree * (1 + folds / speed.gain)
+        leaves = float(np.clip(BOOSTING.leaves_per_root * np.sqrt(n), *BOOSTING.leaves))
+        tree = BOOSTING.leaf_seconds * leaves + n * (
+            BOOSTING.row_seconds + BOOSTING.number_seconds * d
+        )
+        return BOOSTING.usual_trees * tree * (1 + folds / speed.gain)
 
 
 FAMILY = BoostedFamily()

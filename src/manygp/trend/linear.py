@@ -239,30 +239,38 @@ def spline_axes(X: Array, segments: int, degree: int = CUBIC) -> dict[int, Axis]
     return found
 
 
-# Rows that choose the terms, at most.
-CHOOSING_ROWS = 4000
+@dataclass(frozen=True)
+class TermChoice:
+    """Numbers of the choice of terms, and why they are what they are."""
+
+    # Rows that choose the terms, at most.
+    rows: int = 4000
+    # Penalties that are compared, relative to the mean square of a function summed over the rows.
+    penalties: tuple[float, ...] = tuple((10.0 ** np.arange(-7.0, 2.0)).tolist())
+    # Segments of the splines of all columns, from the simplest.
+    segments: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
+    # Numbers of pairs of columns, and segments of the quadratic splines of their products.
+    pairs: tuple[int, ...] = (6, 12, 25, 50, 100)
+    pair_segments: tuple[int, ...] = (1, 2, 4)
+    # Functions of a trend, at most, and rows for each of them, at least.
+    most_functions: int = 1200
+    rows_per_function: int = 3
+    # What is more flexible must lower the mean squared error by this share.
+    worthwhile: float = 0.01
+    # Seconds of the terms for each row.
+    row_seconds: float = 2e-5
+    # The least share of its error that a row keeps while it is part of the fit.
+    smallest_own: float = 1e-6
+
+
+TERMS = TermChoice()
+
 # Rows whose functions are computed at a time.
 BLOCK_ROWS = 4096
-# Penalties that are compared, relative to the mean square of a function summed over the rows.
-PENALTIES = 10.0 ** np.arange(-7.0, 2.0)
-# Segments of the splines of all columns, from the simplest.
-SEGMENTS = (2, 4, 8, 16, 32, 64)
-# Numbers of pairs of columns, and segments of the quadratic splines of their products.
-PAIRS = (6, 12, 25, 50, 100)
-PAIR_SEGMENTS = (1, 2, 4)
 QUADRATIC = 2
-# Functions of a trend, at most, and rows for each of them, at least.
-MOST_FUNCTIONS = 1200
-ROWS_PER_FUNCTION = 3
-# What is more flexible must lower the mean squared error by this share.
-WORTHWHILE = 0.01
 # Functions that a file's trend may have, and knots of one of its splines.
-MOST_READ_FUNCTIONS = 4 * MOST_FUNCTIONS
-MOST_KNOTS = 4 * max(SEGMENTS)
-# Seconds of the terms for each row.
-ROW_SECONDS = 2e-5
-# The least share of its error that a row keeps while it is part of the fit.
-SMALLEST_OWN = 1e-6
+MOST_READ_FUNCTIONS = 4 * TERMS.most_functions
+MOST_KNOTS = 4 * max(TERMS.segments)
 
 
 class Ridge(NamedTuple):
@@ -294,7 +302,7 @@ def fit_ridge(basis: Basis, X: Array, Y: Array) -> Ridge:
         values = np.maximum(values, 0.0)
         rotated = H @ vectors  # (n, p)
         moments, squares = rotated.T @ Y, rotated**2
-        for penalty in PENALTIES * max(float(values.mean()), 1e-12):
+        for penalty in np.array(TERMS.penalties) * max(float(values.mean()), 1e-12):
             shrunk = 1 / (values + penalty)
             rest = Y - rotated @ (shrunk[:, None] * moments)
             found.append(Ridge(basis, float(penalty), rest / _own(squares @ shrunk)))
@@ -308,7 +316,7 @@ def fit_lines(X: Array, Y: Array) -> Ridge:
 
 def fit_splines(X: Array, Y: Array) -> Ridge:
     """Splines of all columns, with the fewest segments that will do."""
-    bases = [Basis(*ranges(X), tuple(_splines(X, n))) for n in SEGMENTS]
+    bases = [Basis(*ranges(X), tuple(_splines(X, n))) for n in TERMS.segments]
     small = [one for one in bases if one.size <= _most_functions(len(X))] or bases[:1]
     return _simplest([fit_ridge(one, X, Y) for one in small])
 
@@ -332,7 +340,7 @@ def _pay_for_others(basis: Basis, X: Array, Y: Array) -> bool:
         found = _with_pairs(splines, X[rows], Y[rows], X)
         plain += _square_of_others(splines, X[rows], Y[rows], (X[others], Y[others]))
         paired += _square_of_others(found, X[rows], Y[rows], (X[others], Y[others]))
-    return paired < (1 - WORTHWHILE) * plain
+    return paired < (1 - TERMS.worthwhile) * plain
 
 
 def _square_of_others(ridge: Ridge, X: Array, Y: Array, others: tuple[Array, Array]) -> float:
@@ -364,15 +372,15 @@ def _with_pairs(splines: Ridge, X: Array, Y: Array, every: Array) -> Ridge:
     def fitted(found: Iterable[Basis]) -> Iterator[Ridge]:
         return (fit_ridge(one, X, Y) for one in found if one.size <= most)
 
-    counts = [count for count in PAIRS if count < len(ranked)] + [len(ranked)]
-    best = _simplest([splines, *fitted(bases(PAIR_SEGMENTS[0], counts))])
+    counts = [count for count in TERMS.pairs if count < len(ranked)] + [len(ranked)]
+    best = _simplest([splines, *fitted(bases(TERMS.pair_segments[0], counts))])
     count = len(best.basis.terms) - len(basis.terms)
     if count == 0:
         return splines
-    finer = (one for n in PAIR_SEGMENTS[1:] for one in fitted(bases(n, [count])))
+    finer = (one for n in TERMS.pair_segments[1:] for one in fitted(bases(n, [count])))
     best = _simplest([best, *finer])
     pairs = best.basis.terms[len(basis.terms) :]
-    refined = [basis._replace(terms=(*_splines(every, n), *pairs)) for n in SEGMENTS]
+    refined = [basis._replace(terms=(*_splines(every, n), *pairs)) for n in TERMS.segments]
     larger = [one for one in refined if one.size > best.basis.size][:2]
     return _simplest([best, *fitted(larger)])  # what the pairs have hidden
 
@@ -407,21 +415,21 @@ def rank_pairs(basis: Basis, X: Array, errors: Array) -> list[tuple[int, int]]:
 def _simplest(fits: Sequence[Ridge]) -> Ridge:
     """The first whose error is next to the least."""
     least = min(one.mean_square for one in fits)
-    return next(one for one in fits if one.mean_square <= (1 + WORTHWHILE) * least)
+    return next(one for one in fits if one.mean_square <= (1 + TERMS.worthwhile) * least)
 
 
 def _most_functions(n: int) -> int:
-    return min(MOST_FUNCTIONS, n // ROWS_PER_FUNCTION)
+    return min(TERMS.most_functions, n // TERMS.rows_per_function)
 
 
 def choosing_rows(n: int, rng: np.random.Generator) -> IndexArray:
     """The rows that choose the terms."""
-    return np.sort(rng.permutation(n)[:CHOOSING_ROWS])
+    return np.sort(rng.permutation(n)[: TERMS.rows])
 
 
 def _own(leverage: Array) -> Array:
     """1 - h for leverages (n,), which rounding keeps above zero: (n, 1)."""
-    return np.maximum(1 - leverage, SMALLEST_OWN)[:, None]
+    return np.maximum(1 - leverage, TERMS.smallest_own)[:, None]
 
 
 def left_out_errors(ridge: Ridge, X: Array, Y: Array) -> Array:
@@ -765,7 +773,7 @@ class LinearFamily:
 
         def offer(name: str, ridge: Ridge) -> Iterator[TrendFactory]:
             nonlocal least
-            if ridge.mean_square < (1 - WORTHWHILE) * least:
+            if ridge.mean_square < (1 - TERMS.worthwhile) * least:
                 least = ridge.mean_square
                 yield TrendFactory(
                     lambda _: LinearCandidate(
@@ -787,13 +795,13 @@ class LinearFamily:
 
     def seconds(self, trend: str, shape: tuple[int, int], speed: Any) -> dict[str, float]:
         n, d = shape
-        rows = min(n, CHOOSING_ROWS)
-        most = min(MOST_FUNCTIONS, rows / ROWS_PER_FUNCTION)
-        sizes = d * (np.array(SEGMENTS) + 3.0)
+        rows = min(n, TERMS.rows)
+        most = min(TERMS.most_functions, rows / TERMS.rows_per_function)
+        sizes = d * (np.array(TERMS.segments) + 3.0)
         sizes = sizes[sizes <= max(most, sizes[0])]
         work = float((4 * rows * sizes**2 + 20 * sizes**3).sum())
-        splines = work * speed.evaluation(1000) / 1000**3 + ROW_SECONDS * n
-        every = {"linear": ROW_SECONDS * n, "additive": splines, "pairs": 2 * splines}
+        splines = work * speed.evaluation(1000) / 1000**3 + TERMS.row_seconds * n
+        every = {"linear": TERMS.row_seconds * n, "additive": splines, "pairs": 2 * splines}
         if trend == "auto":
             return every
         own = ("linear",) if trend == "linear" else ("additive", "pairs")

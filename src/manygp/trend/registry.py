@@ -1,4 +1,4 @@
-"""The registry of trends; it imports none of them, so that the command line can list them at once."""
+"""The registry of trends. It imports none of them: the command line lists them at once."""
 
 from __future__ import annotations
 
