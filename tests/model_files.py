@@ -9,7 +9,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import manygp
 from manygp.kernels import Matern, White
-from manygp.kernels.conversion import as_kernel
+from manygp.kernels.sklearn_kernel import as_kernel
 from manygp.storage import check_model
 from models import choosing
 

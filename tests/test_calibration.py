@@ -458,3 +458,18 @@ def test_a_model_with_groups_is_saved_and_answers_the_same(tmp_path):
     found = [*same.predict_interval(queries, 0.8), same.predict_dist(queries).ppf(0.95)]
     assert_array_equal(found, expected)
     assert model.predict_dist(queries).dof.shape == (7,)
+
+
+@pytest.mark.parametrize("dof", [2.0, 3.0, 5.0, 10.0, 100.0, np.inf])
+def test_quantiles_of_tiny_levels_are_those_of_the_lower_tail(dof):
+    levels = 10.0 ** np.array([-320.0, -310, -305, -300, -290, -250, -200, -100, -30, -10])
+    quantiles = np.array([distribution(dof).ppf(level) for level in levels]).reshape(
+        len(levels), -1
+    )
+    assert np.all(np.isfinite(quantiles))
+    assert np.all(np.diff(quantiles, axis=0) > 0)
+    assert np.all(quantiles < distribution(dof).mean)
+    if dof == 3.0:  # c nu^((nu + 1) / 2) z^-nu / nu with c = 2 / (pi sqrt(3))
+        z = -((6 * np.sqrt(3) / np.pi / 3 / 1e-300) ** (1 / 3))
+        expected = distribution(dof).mean + distribution(dof).std * distribution(dof).scale * z
+        assert_allclose(distribution(dof).ppf(1e-300), expected, rtol=1e-9)

@@ -17,6 +17,7 @@ MOVED = {
     "manygp.findings": "manygp.fit_report",
     "manygp.gp.factors": "manygp.gp.expert",
     "manygp.gp.likelihood": "manygp.gp.marginal_likelihood",
+    "manygp.kernels.conversion": "manygp.kernels.sklearn_kernel",
     "manygp.kernels.foreign": "manygp.kernels.sklearn_kernel",
     "manygp.kernels.written": "manygp.kernels.user_kernel",
     "manygp.likeness": "manygp.sklearn_compat",

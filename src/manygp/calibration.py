@@ -76,6 +76,10 @@ def fit_tail(z: Array) -> Tail:
     return best
 
 
+# Levels below which a quantile of the Student-t may be that of its tail alone.
+TINY_LEVEL = 1e-30
+
+
 @dataclass(frozen=True, eq=False)
 class PredictiveDistribution:
     """Independent distributions of N rows: mean + scale * std * t, with t a Student-t variable.
@@ -116,7 +120,7 @@ class PredictiveDistribution:
         """The value that is not exceeded with a probability of `level`."""
         if not np.all((np.asarray(level) > 0) & (np.asarray(level) < 1)):
             raise ValueError(f"levels must lie between 0 and 1, not be {level!r}")
-        z = np.where(np.isinf(self.dof), ndtri(level), stdtrit(_finite(self.dof), level))
+        z = np.where(np.isinf(self.dof), ndtri(level), _student_quantile(self.dof, level))
         return self.mean + self.std * self.scale * z
 
     def interval(self, coverage: float) -> tuple[Array, Array]:
@@ -144,6 +148,19 @@ class PredictiveDistribution:
 def _finite(dof: Array) -> Array:
     """Degrees of freedom, with a number where they are infinite and not used."""
     return np.where(np.isinf(dof), 1.0, dof)
+
+
+def _student_quantile(dof: Array, level: Array | float) -> Array:
+    """Quantiles of the standard Student-t; of the lowest levels SciPy says that they are +inf.
+
+    There the density is c (z^2 / nu)^(-(nu + 1) / 2), where c is that at 0.
+    """
+    nu = _finite(dof)
+    z = stdtrit(nu, level)
+    log_density = _log_density(np.zeros(()), nu) + np.log(nu) * (nu - 1) / 2
+    with np.errstate(over="ignore"):  # -inf, then
+        tail = np.exp((log_density - np.log(level)) / nu)
+    return np.where((np.asarray(level) < TINY_LEVEL) & ~(z < 0), -tail, z)
 
 
 def _log_density(z: Array, dof: Array | float) -> Array:

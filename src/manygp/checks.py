@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
 
 # Numbers of a large array that are looked at together.
 BLOCK = 2**22
@@ -36,6 +36,13 @@ def floats(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> Ar
     if found.dtype != np.float64 or found.shape != shape or not every(np.isfinite, found):
         raise ValueError(f"{name} must hold finite numbers of shape {shape}")
     return found
+
+
+def bounded(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> Array:
+    """Numbers whose squares do not overflow."""
+    numbers = floats(arrays, name, shape)
+    require(every(lambda x: np.abs(x) <= LARGEST, numbers), f"squares of {name} overflow")
+    return numbers
 
 
 def integers_below(arrays: dict[str, AnyArray], name: str, end: int) -> AnyArray:

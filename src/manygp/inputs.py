@@ -8,11 +8,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from manygp.arrays import Array, read_only
+from manygp.arrays import LARGEST, Array, read_only
 from manygp.runtime.progress import warn
 
-# Squares of larger numbers, over a small length-scale, overflow.
-LARGEST = 1e100
 # Raw targets whose variance differs from the kernel's by this factor are beyond its bounds.
 FAR = 100.0
 # How types that are not numbers call themselves in NumPy, pandas, polars and pyarrow.

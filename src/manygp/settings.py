@@ -12,7 +12,7 @@ from manygp.fit_report import Shrinkage
 from manygp.gp.marginal_likelihood import L_BFGS
 from manygp.inputs import check_integer, check_number
 from manygp.kernels.base import Kernel
-from manygp.kernels.user_kernel import converted
+from manygp.kernels.sklearn_kernel import as_kernel
 from manygp.rules import (
     AGGREGATIONS,
     CALIBRATIONS,
@@ -246,7 +246,7 @@ class Settings:
         """
         if self.kernel is None:
             return None
-        found = converted(self.kernel, n_features)
+        found = as_kernel(self.kernel, n_features)
         found.check_columns(n_features)
         return found
 

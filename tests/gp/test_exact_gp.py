@@ -20,7 +20,7 @@ from sklearn.gaussian_process.kernels import (
 
 from data import read_only
 from manygp import ManyGPRegressor, kernels
-from manygp.kernels.conversion import as_kernel
+from manygp.kernels.sklearn_kernel import as_kernel
 from manygp.kernels.user_kernel import UserKernel
 
 # Some optima lie at a bound, and both models say so.

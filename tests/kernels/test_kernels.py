@@ -22,7 +22,7 @@ from manygp.kernels import (
     structured_kernel,
 )
 from manygp.kernels.base import Kernel, Pair, metric, split_noise
-from manygp.kernels.conversion import as_kernel
+from manygp.kernels.sklearn_kernel import as_kernel
 
 WITH_SKLEARN = [name for name, case in CASES.items() if case.sklearn is not None]
 assert_equal = partial(np.testing.assert_allclose, rtol=0, atol=1e-10)

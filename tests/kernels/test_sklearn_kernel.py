@@ -12,8 +12,7 @@ from data import read_only
 from manygp import ManyGPRegressor
 from manygp.kernels import Constant, White
 from manygp.kernels.base import split_noise
-from manygp.kernels.conversion import as_kernel
-from manygp.kernels.sklearn_kernel import SklearnKernel
+from manygp.kernels.sklearn_kernel import SklearnKernel, as_kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 rng = np.random.default_rng(0)

@@ -147,6 +147,10 @@ class TrendModel(ABC):
         """What a file does not hold of the training rows, computed again; None if nothing."""
         return None
 
+    def bytes_on_rows(self, n: int, largest: int) -> float:
+        """Bytes that `on_rows` needs for n rows in parts of at most `largest`."""
+        return 0.0
+
     def without_doubt(self) -> TrendModel:
         """The same, after so many rows that nothing about it is in doubt."""
         return self

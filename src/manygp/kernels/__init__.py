@@ -11,6 +11,7 @@ from manygp.kernels.base import (
     Sum,
     White,
     default_kernel,
+    register_kernel,
 )
 from manygp.kernels.catalogue import RBF, Linear, Periodic, RationalQuadratic
 from manygp.kernels.text import describe, formula, parse_kernel, write_kernel
@@ -34,6 +35,7 @@ __all__ = [
     "describe",
     "formula",
     "parse_kernel",
+    "register_kernel",
     "structured_kernel",
     "write_kernel",
 ]

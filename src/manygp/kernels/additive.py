@@ -32,6 +32,7 @@ from manygp.kernels.base import (
     Workspace,
     default_kernel,
     of_free,
+    register_kernel,
     scaled_lengths,
 )
 
@@ -246,6 +247,7 @@ class ByColumn(Kernel):
         return scaled_lengths(self, scale)
 
 
+@register_kernel
 @dataclass(frozen=True)
 class Additive(ByColumn):
     """``k(x, x') = sum_j variance_j m(|x_j - x'_j| / length_scale_j)``: a function of each column.
@@ -262,6 +264,7 @@ class Additive(ByColumn):
         return np.sqrt(self.variances(n_features)) / np.asarray(self.length_scale)
 
 
+@register_kernel
 @dataclass(frozen=True)
 class Pairwise(ByColumn):
     """k(x, x') = sum_{i < j} k_i k_j: a function of each pair of columns.

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -25,6 +25,7 @@ Interval = tuple[float, float]
 Bounds = Interval | tuple[Interval, ...] | Literal["fixed"]
 LengthScale = float | tuple[float, ...]
 Pullback = Callable[[Array], Array]
+K = TypeVar("K", bound="Kernel")
 
 DEFAULT_BOUNDS: Bounds = (1e-5, 1e5)
 # A derivative that is not needed, or that a kernel does not have.
@@ -68,6 +69,20 @@ class Workspace:
     def n_arrays(self) -> int:
         """The most arrays that were in use at a time."""
         return len(self._arrays)
+
+
+# Kernels that have a text, and so a place in model files, by name.
+KERNELS: dict[str, type[Kernel]] = {}
+
+
+def register_kernel(kind: type[K]) -> type[K]:
+    """Give a kernel class a text, and so a place in model files: a decorator.
+
+    The class is a dataclass whose arguments are numbers, tuples of numbers, or kernels.
+    """
+    if KERNELS.setdefault(kind.__name__, kind) is not kind:
+        raise ValueError(f"a kernel {kind.__name__} is registered already; name yours differently")
+    return kind
 
 
 class Kernel(SklearnKernelMixin, ABC):
@@ -261,13 +276,24 @@ def _checked_bounds(name: str, bounds: Any, value: Any) -> Bounds:
 
 
 @dataclass(frozen=True)
-class Constant(Kernel):
-    """k(x, x') = variance. Times another kernel it is that kernel's signal variance."""
+class OneVariance(Kernel):
+    """What `Constant` and `White` have in common."""
 
     variance: float = 1.0
     variance_bounds: Bounds = DEFAULT_BOUNDS
     parameters: ClassVar = ("variance",)
     is_stationary: ClassVar = True
+
+    def diag(self, X: Array) -> Array:
+        return np.full(len(X), self.variance)
+
+    def slopes(self, x: Array, X: Array) -> Array:
+        return np.zeros(X.shape)
+
+
+@register_kernel
+class Constant(OneVariance):
+    """k(x, x') = variance. Times another kernel it is that kernel's signal variance."""
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
         return np.asarray(self.variance)
@@ -278,21 +304,10 @@ class Constant(Kernel):
 
         return np.asarray(self.variance), pullback
 
-    def diag(self, X: Array) -> Array:
-        return np.full(len(X), self.variance)
 
-    def slopes(self, x: Array, X: Array) -> Array:
-        return np.zeros(X.shape)
-
-
-@dataclass(frozen=True)
-class White(Kernel):
+@register_kernel
+class White(OneVariance):
     """k(x, x') = variance where x and x' are the same row of the same array, else 0: noise."""
-
-    variance: float = 1.0
-    variance_bounds: Bounds = DEFAULT_BOUNDS
-    parameters: ClassVar = ("variance",)
-    is_stationary: ClassVar = True
 
     def cross(self, X1: Array, X2: Array, work: Workspace) -> Array:
         return np.asarray(0.0)
@@ -306,19 +321,70 @@ class White(Kernel):
         np.fill_diagonal(K, self.variance)
         return K, pullback
 
-    def diag(self, X: Array) -> Array:
-        return np.full(len(X), self.variance)
 
-    def slopes(self, x: Array, X: Array) -> Array:
-        return np.zeros(X.shape)
+class Combination(Kernel):
+    """A kernel made of kernels, its only arguments: it has their hyperparameters."""
+
+    @property
+    def operands(self) -> tuple[Kernel, ...]:
+        """The kernels that it is made of."""
+        return tuple(self.get_params(deep=False).values())
+
+    @property
+    def n_free(self) -> int:
+        return sum(one.n_free for one in self.operands)
+
+    @property
+    def values(self) -> Array:
+        return np.concatenate([one.values for one in self.operands])
+
+    @property
+    def bounds(self) -> Array:
+        return np.concatenate([one.bounds for one in self.operands])
+
+    @property
+    def theta_names(self) -> list[str]:
+        seen: Counter[str] = Counter()
+        names = []
+        for name in (name for one in self.operands for name in one.theta_names):
+            bare = name.partition("#")[0]
+            seen[bare] += 1  # the second of the same kind is #2
+            names.append(bare if seen[bare] == 1 else f"{bare}#{seen[bare]}")
+        return names
+
+    def with_values(self, values: list[float]) -> Self:
+        changed = []
+        for one in self.operands:
+            changed.append(one.with_values(values[: one.n_free]))
+            values = values[one.n_free :]
+        return type(self)(*changed)
+
+    @property
+    def is_stationary(self) -> bool:  # type: ignore[override]
+        return all(one.is_stationary for one in self.operands)
+
+    def in_units(self, scale: Array) -> Kernel:
+        return type(self)(*(one.in_units(scale) for one in self.operands))
+
+    def inverse_lengths(self, n_features: int) -> Array:
+        lengths = [one.inverse_lengths(n_features) for one in self.operands]
+        return np.asarray(np.hypot.reduce(lengths))
+
+    def check_columns(self, n_features: int) -> None:
+        for one in self.operands:
+            one.check_columns(n_features)
 
 
 @dataclass(frozen=True)
-class Pair(Kernel):
+class Pair(Combination):
     """Two kernels combined element by element."""
 
     left: Kernel
     right: Kernel
+
+    @property
+    def operands(self) -> tuple[Kernel, Kernel]:
+        return self.left, self.right
 
     def __post_init__(self) -> None:
         for part in (self.left, self.right):
@@ -335,49 +401,8 @@ class Pair(Kernel):
         """The right one, by scikit-learn's name."""
         return self.right
 
-    @property
-    def n_free(self) -> int:
-        return self.left.n_free + self.right.n_free
 
-    @property
-    def values(self) -> Array:
-        return np.concatenate([self.left.values, self.right.values])
-
-    @property
-    def bounds(self) -> Array:
-        return np.concatenate([self.left.bounds, self.right.bounds])
-
-    @property
-    def theta_names(self) -> list[str]:
-        seen: Counter[str] = Counter()
-        names = []
-        for name in self.left.theta_names + self.right.theta_names:
-            bare = name.partition("#")[0]
-            seen[bare] += 1  # the second of the same kind is #2
-            names.append(bare if seen[bare] == 1 else f"{bare}#{seen[bare]}")
-        return names
-
-    def with_values(self, values: list[float]) -> Self:
-        n = self.left.n_free
-        return type(self)(self.left.with_values(values[:n]), self.right.with_values(values[n:]))
-
-    @property
-    def is_stationary(self) -> bool:  # type: ignore[override]
-        return self.left.is_stationary and self.right.is_stationary
-
-    def in_units(self, scale: Array) -> Kernel:
-        return replace(self, left=self.left.in_units(scale), right=self.right.in_units(scale))
-
-    def inverse_lengths(self, n_features: int) -> Array:
-        return np.hypot(
-            self.left.inverse_lengths(n_features), self.right.inverse_lengths(n_features)
-        )
-
-    def check_columns(self, n_features: int) -> None:
-        self.left.check_columns(n_features)
-        self.right.check_columns(n_features)
-
-
+@register_kernel
 class Sum(Pair):
     """k = left + right."""
 
@@ -386,10 +411,8 @@ class Sum(Pair):
         return np.add(left, right, out=_array_of(left, right))
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
-        (left, left_pullback), (right, right_pullback) = (
-            self.left.vjp(X, work),
-            self.right.vjp(X, work),
-        )
+        left, left_pullback = self.left.vjp(X, work)
+        right, right_pullback = self.right.vjp(X, work)
 
         def pullback(K_bar: Array) -> Array:
             return np.concatenate([left_pullback(K_bar), right_pullback(K_bar)])
@@ -428,6 +451,7 @@ class NoisyKernel(Sum):
         return self.right.variance
 
 
+@register_kernel
 class Product(Pair):
     """k = left * right."""
 
@@ -436,10 +460,8 @@ class Product(Pair):
         return np.multiply(left, right, out=_array_of(left, right))
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
-        (left, left_pullback), (right, right_pullback) = (
-            self.left.vjp(X, work),
-            self.right.vjp(X, work),
-        )
+        left, left_pullback = self.left.vjp(X, work)
+        right, right_pullback = self.right.vjp(X, work)
 
         def pullback(K_bar: Array) -> Array:
             if left.ndim == 0 and right.ndim:  # pullbacks are linear: a constant needs no pass
@@ -472,7 +494,7 @@ def _array_of(left: Array, right: Array) -> Array:
 
 def parts_of(kernel: Kernel) -> list[Kernel]:
     """The kernel, and those that it combines."""
-    inner = [kernel.left, kernel.right] if isinstance(kernel, Pair) else []
+    inner = kernel.operands if isinstance(kernel, Pair) else ()
     return [kernel, *(part for one in inner for part in parts_of(one))]
 
 
@@ -601,8 +623,7 @@ class Stationary(Kernel):
         work = Workspace((1, len(X)))
         r2 = self.squared_distances(x[None] * scale, X * scale, work.take())
         by_r2 = self.profile(r2, work, slope=True)[1][0]
-        found: Array = 2 * by_r2[:, None] * (x - X) * scale**2
-        return found
+        return 2 * by_r2[:, None] * (x - X) * scale**2
 
     def inverse_lengths(self, n_features: int) -> Array:
         return np.broadcast_to(1 / np.asarray(self.length_scale), n_features)
@@ -611,6 +632,7 @@ class Stationary(Kernel):
         return scaled_lengths(self, scale)
 
 
+@register_kernel
 @dataclass(frozen=True)
 class Matern(Stationary):
     """Matern kernel of smoothness nu = 1/2, 3/2 or 5/2.

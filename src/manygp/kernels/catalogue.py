@@ -19,9 +19,11 @@ from manygp.kernels.base import (
     Stationary,
     Workspace,
     of_free,
+    register_kernel,
 )
 
 
+@register_kernel
 @dataclass(frozen=True)
 class RBF(Stationary):
     """k = exp(-r^2 / 2)."""
@@ -38,6 +40,7 @@ class RBF(Stationary):
         return k, np.multiply(k, -0.5, out=work.take()), NOTHING
 
 
+@register_kernel
 @dataclass(frozen=True)
 class RationalQuadratic(Stationary):
     """k = (1 + r^2 / (2 alpha))^(-alpha)."""
@@ -69,6 +72,7 @@ class RationalQuadratic(Stationary):
         return k, np.negative(half, out=half), dk_shape
 
 
+@register_kernel
 @dataclass(frozen=True)
 class Linear(Kernel):
     """k(x, x') = offset^2 + x . x'"""
@@ -98,6 +102,7 @@ class Linear(Kernel):
         return 2 * x
 
 
+@register_kernel
 @dataclass(frozen=True)
 class Periodic(Kernel):
     """k = exp(-2 sum_j sin^2(pi (x_j - x'_j) / period_j) / length_scale_j^2).

@@ -9,6 +9,7 @@ import numpy as np
 
 from manygp.arrays import Array
 from manygp.kernels.base import (
+    Combination,
     Kernel,
     NoisyKernel,
     Product,
@@ -24,7 +25,7 @@ ANYWHERE = np.zeros((1, 1))
 
 
 @dataclass(frozen=True)
-class NoiselessPart(Kernel):
+class NoiselessPart(Combination):
     """The signal of an expression with noise in it. Its derivative is that of the expression."""
 
     whole: Kernel
@@ -45,31 +46,6 @@ class NoiselessPart(Kernel):
 
     def diag_slope(self, x: Array) -> Array:
         return self.whole.diag_slope(x)
-
-    @property
-    def n_free(self) -> int:
-        return self.whole.n_free
-
-    @property
-    def values(self) -> Array:
-        return self.whole.values
-
-    @property
-    def bounds(self) -> Array:
-        return self.whole.bounds
-
-    @property
-    def theta_names(self) -> list[str]:
-        return self.whole.theta_names
-
-    def with_values(self, values: list[float]) -> Self:
-        return type(self)(self.whole.with_values(values))
-
-    def inverse_lengths(self, n_features: int) -> Array:
-        return self.whole.inverse_lengths(n_features)
-
-    def check_columns(self, n_features: int) -> None:
-        self.whole.check_columns(n_features)
 
 
 class MixedKernel(NoisyKernel):

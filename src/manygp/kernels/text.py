@@ -15,19 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from manygp.kernels.additive import Additive, Pairwise
-from manygp.kernels.base import Constant, Kernel, Matern, NoisyKernel, Pair, Product, Sum, White
-from manygp.kernels.catalogue import RBF, Linear, Periodic, RationalQuadratic
+from manygp.kernels.base import KERNELS, Constant, Kernel, NoisyKernel, Pair, Product, Sum, White
 from manygp.kernels.mixed import MixedKernel
 from manygp.kernels.sklearn_kernel import SklearnKernel
 
-KERNELS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        RBF, Constant, Linear, Matern, Periodic, Product, RationalQuadratic, Sum, White,
-        Additive, Pairwise,
-    )
-}  # fmt: skip
 # What a kernel without noise has as noise.
 NO_NOISE = White(0.0, "fixed")
 # A description shows at most this number of length-scales; of more, the first two and the last.
@@ -159,14 +150,18 @@ def _text(kernel: Kernel) -> str:
     name = type(kernel).__name__
     if KERNELS.get(name) is not type(kernel):
         raise ValueError(
-            f"the kernel {name} is not one of {', '.join(KERNELS)}; other kernels have no text "
-            "(pickle keeps any model)"
+            f"the kernel {name} is {_unknown()}, and has no text; a class of yours gets one by "
+            "manygp.kernels.register_kernel, and pickle keeps any model"
         )
     if isinstance(kernel, Pair):
         return _pair_text(kernel)
     names = [field.name for field in fields(kernel)]  # type: ignore[arg-type]
     given = (f"{one}={_argument(getattr(kernel, one))}" for one in names)
     return f"{name}({', '.join(given)})"
+
+
+def _unknown() -> str:
+    return f"not one of {', '.join(sorted(KERNELS))}"
 
 
 def _pair_text(kernel: Pair) -> str:
@@ -226,10 +221,10 @@ class _Reader:
 
     def skip(self, token: str) -> bool:
         """Take the next token if it is this one; whether it is."""
-        found = self.next == token
-        if found:
-            self.take()
-        return found
+        if self.next != token:
+            return False
+        self.take()
+        return True
 
     def whole(self) -> Any:
         value = self.sum()
@@ -271,7 +266,10 @@ class _Reader:
     def call(self, name: str) -> Kernel:
         """A kernel with its arguments; its name and the opening bracket are taken."""
         if name not in KERNELS:
-            raise ValueError(f"{name[:50]} is not one of {', '.join(KERNELS)}")
+            raise ValueError(
+                f"{name[:50]} is {_unknown()}; if it is a kernel of yours, import the module that "
+                "registers it first"
+            )
         given, _ = self.arguments()
         named = {key: value for key, value in given if key}
         values = [value for key, value in given if not key]

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manygp.arrays import Array, IndexArray
-from manygp.kernels.base import Kernel, NoisyKernel, split_noise
+from manygp.kernels.base import NoisyKernel, split_noise
+from manygp.kernels.sklearn_kernel import as_kernel
 
 
 class UserKernel(NamedTuple):
@@ -30,7 +31,7 @@ class UserKernel(NamedTuple):
     def of(cls, kernel: Any, n_features: int) -> UserKernel:
         """The expression's elements of theta, numbered, and found again among signal and noise."""
         numbers = np.arange(len(kernel.theta)) + 1.0
-        marked = split_noise(converted(kernel.clone_with_theta(np.log(numbers)), n_features))
+        marked = split_noise(as_kernel(kernel.clone_with_theta(np.log(numbers)), n_features))
         return cls(kernel, np.rint(marked.values).astype(np.intp) - 1, np.zeros(len(numbers)))
 
     @classmethod
@@ -45,9 +46,9 @@ class UserKernel(NamedTuple):
 
     def from_fit(self, numbers: Array) -> Array:
         """One number per element of a fit's theta, in the order of the expression: (p,)."""
-        found = np.empty(len(numbers))
-        found[self.order] = numbers
-        return found
+        ordered = np.empty(len(numbers))
+        ordered[self.order] = numbers
+        return ordered
 
     def to_fit(self, theta: Array) -> Array:
         """The theta of a fit that belongs to one of the expression."""
@@ -56,12 +57,3 @@ class UserKernel(NamedTuple):
                 f"{self.kernel!r} needs {len(self.order)} elements of theta, not {len(theta)}"
             )
         return (theta - self.shift)[self.order]
-
-
-def converted(kernel: Any, n_features: int) -> Kernel:
-    """A kernel of ours, from one of scikit-learn's if need be."""
-    if isinstance(kernel, Kernel):
-        return kernel
-    from manygp.kernels.conversion import as_kernel  # which imports scikit-learn's
-
-    return as_kernel(kernel, n_features)

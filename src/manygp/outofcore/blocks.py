@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from manygp.arrays import Array
-from manygp.inputs import LARGEST
+from manygp.arrays import LARGEST, Array
 from manygp.runtime.files import replacing
 from manygp.tables.parquet_files import from_arrow, open_parquet, parquet_paths, require_numbers
 

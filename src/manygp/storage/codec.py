@@ -126,7 +126,7 @@ def decode(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(decode(one) for one in value)
     if isinstance(value, int) and abs(value) >= 2**63:
-        raise ValueError("an integer of it is too large")
+        raise ValueError("an integer is too large")
     if not isinstance(value, dict):
         return value
     match value:

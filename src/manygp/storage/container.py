@@ -12,6 +12,7 @@ import json
 import math
 import os
 import stat
+from collections.abc import Callable
 from os import PathLike
 from typing import IO, Any
 
@@ -25,8 +26,14 @@ from manygp.runtime.parallel import physical_memory
 SCHEMA = 2
 TYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "I32": np.dtype("<i4")}
 LONGEST_HEADER = 2**24
-# Arrays from this size on are mapped, not read: the model may be larger than memory.
+# Arrays of the training rows from this size on are mapped, not read: the model may be larger than
+# memory. Whoever uses them takes some of the rows.
 MAPPED_BYTES = 2**26
+ROW_ARRAYS = ("X", "y", "alpha", "order", "trend_fitted", "trend_shift", "trend_growth")
+BLOCK_BYTES = 2**22
+
+
+Shape = tuple[int, ...]
 
 
 class ModelFileError(ValueError):
@@ -106,44 +113,110 @@ def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     manifest = _manifest(header)
     described = manifest["arrays"]
     shapes = {name: _shape(one) for name, one in described.items()}
-    sizes = {
-        name: math.prod(shape) * TYPES[described[name]["dtype"]].itemsize
-        for name, shape in shapes.items()
-    }
-    missing = 8 + length + sum(sizes.values()) - status.st_size
+    items = {name: TYPES[one["dtype"]].itemsize for name, one in described.items()}
+    sizes = {name: math.prod(shape) * items[name] for name, shape in shapes.items()}
+    _check_length(8 + length + sum(sizes.values()) - status.st_size)
+    mapped = {name for name in ROW_ARRAYS if sizes.get(name, 0) >= MAPPED_BYTES}
+    if sum(size for name, size in sizes.items() if name not in mapped) > physical_memory():
+        raise ModelFileError("does not fit into memory")
+    arrays = {}
+    for name, one in described.items():
+        read = _mapped_array if name in mapped else _array
+        array, checksum = read(file, shapes[name], TYPES[one["dtype"]])
+        if checksum != one.get("sha256"):
+            raise ModelFileError(f"is damaged: the checksum of {name[:50]!r} does not match")
+        arrays[name] = _native(array)
+    return manifest, arrays
+
+
+def _check_length(missing: int) -> None:
+    """Refuse a file that is shorter, or longer, than its header says."""
     if missing > 0:
         raise ModelFileError(f"is truncated: its last {missing:,} bytes are missing")
     if missing < 0:
         raise ModelFileError(f"has {-missing:,} bytes too many at its end")
-    if sum(size for size in sizes.values() if size < MAPPED_BYTES) > physical_memory():
-        raise ModelFileError("does not fit into memory")
-    arrays = {}
-    for name, shape in shapes.items():
-        one = _array(file, shape, TYPES[described[name]["dtype"]])
-        view = _bytes(one)
-        if hashlib.sha256(view).hexdigest() != described[name].get("sha256"):
-            raise ModelFileError(f"is damaged: the checksum of {name[:50]!r} does not match")
-        one = one.astype(one.dtype.newbyteorder("="), copy=False)
-        one.flags.writeable = False
-        arrays[name] = one
-    return manifest, arrays
 
 
-def _array(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
-    """The array at the place that a file is read at; a large one is mapped into memory."""
-    size = math.prod(shape) * dtype.itemsize
-    if size >= MAPPED_BYTES:
-        start = file.tell()
-        try:
-            mapped = np.memmap(file, dtype, "r", start, shape)
-        except OSError:  # there is no room in the address space
-            raise MemoryError from None
-        file.seek(start + size)
-        return np.asarray(mapped)
+def _native(array: AnyArray) -> AnyArray:
+    """The array in the byte order of the machine, read-only."""
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    array.flags.writeable = False
+    return array
+
+
+def _array(file: IO[bytes], shape: Shape, dtype: np.dtype[Any]) -> tuple[AnyArray, str]:
+    """The array at the place that a file is read at, and its checksum."""
     one = np.empty(shape, dtype)
-    if file.readinto(_bytes(one)) != size:  # type: ignore[attr-defined]
+    if file.readinto(_bytes(one)) != one.nbytes:  # type: ignore[attr-defined]
         raise ModelFileError("was shortened while it was read")
-    return one
+    return one, hashlib.sha256(_bytes(one)).hexdigest()
+
+
+def _mapped_array(file: IO[bytes], shape: Shape, dtype: np.dtype[Any]) -> tuple[AnyArray, str]:
+    """The same for an array that stays in the file."""
+    start, unchanged, checksum = file.tell(), Unchanged(file), hashlib.sha256()
+    try:
+        mapped = np.memmap(file, dtype, "r", start, shape).view(MappedArray)
+    except OSError:  # there is no room in the address space
+        raise MemoryError from None
+    file.seek(start)
+    end = start + mapped.nbytes
+    for place in range(start, end, BLOCK_BYTES):
+        checksum.update(file.read(min(BLOCK_BYTES, end - place)))
+    mapped.unchanged = unchanged
+    return mapped, checksum.hexdigest()
+
+
+class Unchanged:
+    """Raises when called after somebody has written to a file, or cut it, in place."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.path = os.fspath(file.name)
+        self.descriptor = os.dup(file.fileno())  # the file may get another name, or lose it
+        self.state = self._state()
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+    def _state(self) -> tuple[int, int]:
+        status = os.fstat(self.descriptor)
+        return status.st_size, status.st_mtime_ns
+
+    def __call__(self) -> None:
+        if self._state() != self.state:
+            raise ModelFileError(
+                f"{self.path} was overwritten or cut in place after it was loaded: load it again, "
+                "and replace model files by renaming, as save does"
+            )
+
+
+class MappedArray(np.memmap[Any, Any]):
+    """An array in a file. What is taken from it is a copy, of the file as it was loaded."""
+
+    unchanged: Callable[[], None]
+
+    def __array_finalize__(self, source: Any) -> None:
+        super().__array_finalize__(source)
+        self.unchanged = getattr(source, "unchanged", lambda: None)
+
+    def __getitem__(self, key: Any) -> Any:
+        self.unchanged()  # reading from a file that was cut would kill the process
+        taken = np.asarray(self)[key].copy()
+        self.unchanged()
+        return taken
+
+    def __reduce__(self) -> Any:
+        return self[:].__reduce__()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        mapped = [one for one in inputs if isinstance(one, MappedArray)]
+        for one in mapped:
+            one.unchanged()
+        plain = [np.asarray(one) if isinstance(one, MappedArray) else one for one in inputs]
+        answer = getattr(ufunc, method)(*plain, **options)
+        for one in mapped:
+            one.unchanged()
+        return answer
 
 
 def _bytes(array: AnyArray) -> Any:

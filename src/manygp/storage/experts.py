@@ -10,13 +10,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.checks import every, floats, indices, integers, integers_below, require, shape_of
+from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
+from manygp.checks import (
+    bounded,
+    every,
+    floats,
+    indices,
+    integers,
+    integers_below,
+    require,
+    shape_of,
+)
 from manygp.committee.committee import CHUNK_ROWS, Committee, Layout, assemble_later
 from manygp.gp.expert import MOST_ROWS, SINGLE_ROWS, KernelFits, Slices, Spans, in_one
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend
-from manygp.inputs import LARGEST
+from manygp.inputs import Scaling
 from manygp.kernels.base import NoisyKernel, scratch_arrays
 from manygp.model import FittedModel
 from manygp.runtime.parallel import physical_memory
@@ -89,7 +98,7 @@ def read_experts(
     own, neighbours = _known_rows(arrays, n)
     fits = _fits(arrays, kernel, len(own))
     seats = indices(arrays, "seats", len(own))
-    require(len(np.unique(seats)) == len(own), "an expert of it has no seat")
+    require(len(np.unique(seats)) == len(own), "an expert has no seat")
     require(len(seats) <= n, "it has more seats than rows")
     common = None
     if "communication" in arrays:
@@ -105,15 +114,13 @@ def _data(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> TrainingData
     (n, d), (_, n_targets) = shape_of(arrays, "X"), shape_of(arrays, "y")
     require(n > 0 and d > 0 and n_targets > 0, "it has no rows")
     data = TrainingData(
-        floats(arrays, "X", (n, d)),
-        floats(arrays, "y", (n, n_targets)),
+        bounded(arrays, "X", (n, d)),
+        bounded(arrays, "y", (n, n_targets)),
         floats(arrays, "alpha", (n,)),
         manifest["constant_mean"],
     )
     require(type(data.constant_mean) is bool, "constant_mean is not true or false")
-    for name, one in (("X", data.X), ("y", data.residuals)):
-        require(every(lambda x: np.abs(x) <= LARGEST, one), f"squares of {name} overflow")
-    require(every(lambda x: x >= 0, data.alpha), "a noise variance of it is negative")
+    require(every(lambda x: x >= 0, data.alpha), "a noise variance is negative")
     trend = manifest.get("trend") if manifest.get("schema") == 1 else manifest["trend"]
     return data if trend is None else data._replace(trend=_trend(trend, arrays, data))
 
@@ -130,10 +137,10 @@ def _trend(found: dict[str, Any], arrays: dict[str, AnyArray], data: TrainingDat
     """The trend of a file with rows; how its terms depend on them is left to be computed."""
     (n, d), n_targets = data.X.shape, data.residuals.shape[1]
     fitted, shift = (
-        floats(arrays, f"trend_{name}", (n, n_targets)) for name in ("fitted", "shift")
+        bounded(arrays, f"trend_{name}", (n, n_targets)) for name in ("fitted", "shift")
     )
-    growth = floats(arrays, "trend_growth", (n,))
-    require(np.all(growth >= 0), "a variance of its trend is negative")
+    growth = bounded(arrays, "trend_growth", (n,))
+    require(every(lambda x: x >= 0, growth), "a variance of its trend is negative")
     model = family_of(found["name"]).model.from_file(found, arrays, (d, n_targets))
     return Trend(model, fitted, shift, growth)
 
@@ -145,7 +152,7 @@ def read_order(arrays: dict[str, AnyArray], n: int) -> AnyArray | None:
     found = integers_below(arrays, "order", 2**31)
     require(len(found) == n, "its order is not that of its rows")
     ordered = np.sort(found)
-    require(np.all(ordered[1:] > ordered[:-1]), "a row of it is there twice")
+    require(np.all(ordered[1:] > ordered[:-1]), "a row is there twice")
     return found
 
 
@@ -153,16 +160,16 @@ def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[Spans, Spans]:
     """The rows of each expert, and those of others that it knows as well."""
     own, neighbours = (_split(arrays, name, n) for name in ("own", "neighbours"))
     require(0 < len(own) == len(neighbours), "its experts differ in number")
-    require(np.diff(own.bounds).min() > 0, "an expert of it has no rows")
+    require(np.diff(own.bounds).min() > 0, "an expert has no rows")
     for first in range(0, len(own), BLOCK_EXPERTS):
         end = min(first + BLOCK_EXPERTS, len(own))
         known = [_numbered(one, first, end, n) for one in (own, neighbours)]
         repeated = np.diff(np.sort(np.concatenate(known))) == 0
-        require(not repeated.any(), "an expert of it knows a row twice")
+        require(not repeated.any(), "an expert knows a row twice")
     if isinstance(own, Slices):
         seen = np.zeros(n, dtype=bool)
         seen[own.flat] = True
-        require(seen.all(), "a row of it has no expert")
+        require(seen.all(), "a row has no expert")
     return own, neighbours
 
 
@@ -187,7 +194,7 @@ def _split(arrays: dict[str, AnyArray], name: str, n: int) -> Spans:
 def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> KernelFits:
     """The kernel of each expert."""
     values = floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
-    require(np.all(values > 0), "a hyperparameter of it is not positive")
+    require(np.all(values > 0), "a hyperparameter is not positive")
     counts = indices(arrays, "evaluations", 2**31)
     require(len(counts) == n_experts, "its evaluations are not those of its experts")
     return KernelFits(kernel, values, counts)
@@ -208,17 +215,26 @@ def assembled(described: dict[str, Any], parts: Parts) -> Committee:
         neighbours,
         None if common is None else (common, KernelFit(described["kernel"])),
     )
-    scaling = described["y_scaling"]
-    ends = np.array([data.residuals.min(axis=0), data.residuals.max(axis=0)])
-    numbers = [layout.centres, ends * scaling.half_scale + scaling.shift / 2]
-    for rows, fit in zip(layout.parts, fits, strict=False):
-        numbers.append(np.sqrt(fit.kernel.diag(data.X[rows]).max()) * scaling.scale)
+    require_finite(committee, data, described["x_scaling"], described["y_scaling"])
+    return committee
+
+
+def require_finite(
+    committee: Committee, data: TrainingData, x_scaling: Scaling, y_scaling: Scaling
+) -> None:
+    """Refuse a committee whose rows, targets, or their std, overflow in their units."""
+    numbers = [committee.layout.centres]
+    for rows, fit in zip(committee.layout.parts, committee.experts.fits, strict=False):
+        X, targets = data.X[rows], data.targets_of(rows)
+        numbers.append(x_scaling.undo(np.array([X.min(axis=0), X.max(axis=0)])))
+        numbers.append(y_scaling.undo(np.array([targets.min(axis=0), targets.max(axis=0)])))
+        numbers.append(np.sqrt(fit.kernel.diag(X).max()) * y_scaling.scale)
     # Factors that are built later are checked then.
     built = [] if committee.experts.are_made_later else [*committee.experts]
     for expert in [*built, *([committee.communication] if committee.communication else [])]:
         numbers += [expert.whitener, expert.coefficients]
-    require(all(np.isfinite(one).all() for one in numbers), "its numbers are beyond all bounds")
-    return committee
+    finite = all(np.isfinite(one).all() for one in numbers)
+    require(finite, "its numbers overflow in their units; rescale y, and fit again")
 
 
 def _require_memory(parts: Parts, kernel: NoisyKernel) -> None:
@@ -235,7 +251,8 @@ def _require_memory(parts: Parts, kernel: NoisyKernel) -> None:
     factor = 8 * most**2 + (4 * most**2 if most >= SINGLE_ROWS and len(sizes) > 1 else 0)
     with np.errstate(all="ignore"):
         scratch = 8 * CHUNK_ROWS * most * scratch_arrays(kernel.signal, data.X[:1])
-    needed = numbers + factor + scratch
+        trend = 0.0 if data.trend is None else data.trend.model.bytes_on_rows(len(data.X), most)
+    needed = numbers + factor + scratch + trend
     require(
         needed <= memory,
         f"its factors would need {needed / 1e9:.3g} GB, and there are {memory / 1e9:.3g} GB",

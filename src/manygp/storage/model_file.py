@@ -47,6 +47,7 @@ from manygp.storage.experts import (
     describe_trend,
     read_experts,
     read_order,
+    require_finite,
 )
 
 # What may go wrong when data of any kind is taken for a model.
@@ -56,6 +57,8 @@ MISTAKES = (
 )  # fmt: skip
 # Jobs that no machine has.
 MOST_JOBS = 1024
+# Seconds or bytes that no fit needs.
+LARGEST_COST = 1e18
 # Groups of errors that no model has.
 MOST_GROUPS = 64
 # Names of schema 1 that have changed.
@@ -98,6 +101,9 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         arrays |= more
     try:  # what could not be read shall not be written
         _decoded(json.loads(json.dumps(manifest)), arrays)
+        with np.errstate(over="ignore"):
+            data = model.committee.training_data()
+            require_finite(model.committee, data, model.x_scaling, model.y_scaling)
     except ValueError as error:
         raise ValueError(f"the model cannot be saved: {error}") from error
     container.write(path, manifest, arrays)
@@ -185,7 +191,7 @@ def _decoded(
     manifest: dict[str, Any], arrays: dict[str, AnyArray]
 ) -> tuple[dict[str, Any], Parts]:
     """The fields of a model but its committee, and the parts of which that is built."""
-    require(isinstance(manifest["kernel"], str), "its kernel is no text")
+    require(isinstance(manifest["kernel"], str), "its kernel must be a text")
     parsed = parse_kernel(manifest["kernel"])
     kernel = split_noise(parsed)
     mixed = isinstance(kernel, MixedKernel)
@@ -200,7 +206,7 @@ def _decoded(
         noise = LocalNoise.from_file(arrays, n, (d, n_targets))
     if "honest" in arrays:
         cross_validated = floats(arrays, "honest", (n_targets + 1, len(parts.data.X)))
-        require(np.all(cross_validated[-1] > 0), "a std of it is not positive")
+        require(np.all(cross_validated[-1] > 0), "a std is not positive")
     columns = _columns(manifest["columns"], parts.data.X.shape[1])
     target, encoder = _table(manifest["table"])
     if encoder is not None:
@@ -298,11 +304,10 @@ def _settings(
 def _rules(manifest: dict[str, Any]) -> PredictionRules:
     rules = decode_all(manifest["rules"])
     for kind, rule in rules.items():
-        require(is_rule(kind, rule), f"its {kind} is no such rule")
+        require(is_rule(kind, rule), f"its {kind} is not a known rule")
     nearest = manifest["nearest"]
-    require(
-        nearest is None or (type(nearest) is int and nearest >= 1), "it asks no expert about a row"
-    )
+    asked = nearest is None or (type(nearest) is int and nearest >= 1)
+    require(asked, "it must ask one expert or more about a row")
     tapered = manifest.get("tapered", False)  # files of before have none
     require(type(tapered) is bool, "tapered is not true or false")
     return PredictionRules(**rules, nearest=nearest, tapered=tapered)
@@ -319,7 +324,7 @@ def _parameters(found: dict[str, Any]) -> dict[str, Any]:
             right = value is None or (type(value) is int and 0 < abs(value) <= MOST_JOBS)
         else:
             right = not callable(value)
-        require(right, f"{name[:50]}={str(value)[:50]} is no such parameter")
+        require(right, f"{name[:50]}={str(value)[:50]} is not a value of that parameter")
     return parameters
 
 
@@ -328,7 +333,7 @@ def _scaling(arrays: dict[str, AnyArray], axis: str, n_columns: int) -> Scaling:
         floats(arrays, f"{axis}_{name}", (n_columns,)) for name in Scaling._fields
     )
     normal = (half_scale >= np.finfo(float).tiny) & (half_scale <= np.finfo(float).max / 2)
-    require(np.all(normal), "a scale of it is not positive")
+    require(np.all(normal), "a scale is not positive")
     return Scaling(shift, half_scale)
 
 
@@ -355,13 +360,22 @@ def _table(found: Any) -> tuple[str | None, Any]:
             from manygp.tables.encoder import TableEncoder
 
             return target, TableEncoder.from_columns(columns)  # of manygp 0.1
-    raise ValueError("its table is none")
+    raise ValueError("its table must have a target and an encoder")
 
 
 def _plan(found: dict[str, Any]) -> Plan:
     plan = Plan(**_renamed(found))
-    numbers = [*plan.shrinkages, *plan.overlaps, *plan[3:], plan.points_per_expert]
-    require(bool(plan.overlaps) and all(map(is_number, numbers)), "its plan is none")
+    counts = (plan.points_per_expert, plan.shared_rows, plan.kernels)
+    costs = (plan.seconds, plan.bytes, plan.final_seconds)
+    numbers = [*plan.shrinkages, *plan.overlaps, *costs]
+    require(bool(plan.overlaps) and all(map(is_number, numbers)), "its plan must hold numbers")
+    whole = all(type(one) is int and one >= 0 for one in counts)
+    require(whole, "the rows and kernels of its plan must be counts")
+    require(all(0 <= one < np.inf for one in plan.overlaps), "an overlap of its plan is negative")
+    shrinkages: tuple[Any, ...] = plan.shrinkages
+    require(all(one >= 0 for one in shrinkages), "a shrinkage of its plan is negative")
+    known = all(np.isnan(one) or 0 <= one <= LARGEST_COST for one in costs)
+    require(known, "the seconds and bytes of its plan must be positive, and not too many")
     return plan
 
 
@@ -385,5 +399,5 @@ def _report(found: dict[str, Any]) -> CalibrationReport:
     plain = all(one is None or isinstance(one, str) or is_number(one) for one in values)
     numbers = all(map(is_number, [n_rows, *(one.nll for one in alternatives)]))
     marked = all(isinstance(a.parameter, str) and type(a.chosen) is bool for a in alternatives)
-    require(plain and numbers and marked, "its report is none")
+    require(plain and numbers and marked, "its report must hold names, numbers and marks")
     return CalibrationReport(chosen, alternatives, n_rows)

@@ -15,6 +15,8 @@ from manygp.tables.values import as_days, as_floats, as_number, as_words, is_dat
 COLUMN_KINDS = ("number", "category", "date")
 # Periods of the cycles of dates, in days.
 PERIODS = {"year": 365.2425, "week": 7.0, "day": 1.0}
+# Categories of a column of a file that may become features of 0 and 1.
+MOST_FEATURES = 1000
 # What a missing value or an unknown category may be.
 POLICIES = ("fill", "error")
 REFUSED = "the value is missing; look for all missing values, and fill or drop them"
@@ -217,6 +219,8 @@ def column_from_json(found: Any) -> Column:
         raise ValueError(f"column {name!r} has a negative noise")
     if any(len(row) != len(column.categories) for row in column.means):
         raise ValueError(f"column {name!r} has other means than categories")
+    if column.kind == "category" and not column.means and len(column.categories) > MOST_FEATURES:
+        raise ValueError(f"column {name!r} has more than {MOST_FEATURES} categories without means")
     if len(column.fill) not in (0, len(column.features)):
         raise ValueError(f"column {name!r} is not filled with the features that it has")
     return column

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.checks import floats, indices, require
+from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
+from manygp.checks import bounded, indices, require
 from manygp.dual import Dual
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import (
@@ -117,9 +117,11 @@ def split_gains(model: Any, d: int) -> Array:
     return found
 
 
-# Folds and nodes that a file's trees may have.
-MOST_FOLDS = 100
+# Folds and nodes that a file's trees may have, trees of a fold, and steps from a root to a leaf.
+MOST_FOLDS = 20
 MOST_NODES = 10**8
+MOST_READ_TREES = 1000
+MOST_STEPS = 200
 
 
 @dataclass(frozen=True)
@@ -220,16 +222,18 @@ class FoldTrend(TrendModel):
     ) -> FoldTrend:
         d, n_targets = shape
         folds, baselines, explained = found["folds"], found["baselines"], found["explained"]
-        require(type(folds) is int and 1 <= folds <= MOST_FOLDS, "its trend has no folds")
+        require(
+            type(folds) is int and 1 <= folds <= MOST_FOLDS, "its trend must have 1 to 20 folds"
+        )
         numbers = [*baselines, explained]
-        finite = all(type(one) is float and np.isfinite(one) for one in numbers)
-        require(finite, "its trend is no number")
+        small = all(type(one) is float and abs(one) <= LARGEST for one in numbers)
+        require(small, "numbers of its trend must be finite, and their squares too")
         require(explained >= 0, "its trend explains a negative variance")
         built = _read_trees(arrays, baselines, folds * n_targets)
         require(all(np.all(one.column < d) for one in built), "its trees ask for columns it lacks")
         models = tuple(tuple(built[i * n_targets : (i + 1) * n_targets]) for i in range(folds))
-        importance = floats(arrays, "trend_importance", (d,))
-        require(np.all(importance >= 0), "a column of its trend matters less than nothing")
+        importance = bounded(arrays, "trend_importance", (d,))
+        require(np.all(importance >= 0), "the importance of a column of its trend is negative")
         return cls("boosted", models, *read_ranges(arrays, d), explained, importance)
 
 
@@ -254,7 +258,7 @@ def _read_trees(arrays: dict[str, AnyArray], baselines: list[float], count: int)
     roots = np.split(indices(arrays, "trend_roots", MOST_NODES), np.cumsum(trees)[:-1])
     ends, total = np.cumsum(nodes)[:-1], int(nodes.sum())
     columns = [np.split(indices(arrays, f"trend_{name}", MOST_NODES), ends) for name in NODES]
-    values = [np.split(floats(arrays, f"trend_{name}", (total,)), ends) for name in VALUES]
+    values = [np.split(bounded(arrays, f"trend_{name}", (total,)), ends) for name in VALUES]
     return [
         _trees(roots[i], [one[i] for one in columns], [one[i] for one in values], baselines[i])
         for i in range(len(trees))
@@ -267,16 +271,32 @@ def _trees(
     """Trees whose nodes lead to later nodes, or to themselves: they have an end."""
     m = len(numbers[0])
     for one in places:
-        require(len(one) == m, "its trees are none")
+        require(len(one) == m, "the nodes of its trees differ in number")
     column, left, right = places
-    require(m > 0 and len(roots) > 0 and np.all(roots < m), "its trees have no roots")
+    require(
+        m > 0 and len(roots) > 0 and np.all(roots < m),
+        "the roots of its trees are not among their nodes",
+    )
     own = np.arange(m)
     leaf = (left == own) & (right == own)
     later = (left > own) & (right > own) & (left < m) & (right < m)
     require(np.all(leaf | later), "its trees do not end")
     threshold, value = numbers
     children = np.column_stack([left, right])
+    ways = np.bincount(np.concatenate([roots, children[~leaf].ravel()]), minlength=m)
+    require(np.all(ways <= 1), "its trees share a node")
+    require(len(roots) <= MOST_READ_TREES, f"its trend has more than {MOST_READ_TREES} trees")
+    require(_are_shallow(roots, children), "its trees take too many steps from root to leaf")
     return Trees(roots, column, threshold, value, children, baseline)
+
+
+def _are_shallow(roots: AnyArray, children: AnyArray) -> bool:
+    """Whether all leaves are at most so many steps from their root."""
+    nodes = roots
+    for _ in range(MOST_STEPS + 1):
+        below = children[nodes]
+        nodes = below[below != nodes[:, None]]  # a leaf leads to itself
+    return len(nodes) == 0
 
 
 class Boosting(NamedTuple):

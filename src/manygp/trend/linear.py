@@ -27,9 +27,9 @@ from scipy.interpolate import BSpline
 from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
 
 from manygp.arrays import AnyArray, Array, IndexArray, read_only
-from manygp.checks import floats, require
+from manygp.checks import bounded, require
 from manygp.dual import Dual, value_and_slope
-from manygp.gp.marginal_likelihood import TrainingData, multiply_tiles
+from manygp.gp.marginal_likelihood import FILLED_ROWS, TrainingData, multiply_tiles
 from manygp.gp.trend import (
     Kriging,
     Trend,
@@ -38,7 +38,7 @@ from manygp.gp.trend import (
     TrendFactory,
     TrendModel,
 )
-from manygp.kernels.base import NoisyKernel, split_noise
+from manygp.kernels.base import NoisyKernel, scratch_arrays, split_noise
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.runtime.parallel import single_threaded_blas, thread_map
 
@@ -268,8 +268,9 @@ TERMS = TermChoice()
 # Rows whose functions are computed at a time.
 BLOCK_ROWS = 4096
 QUADRATIC = 2
-# Functions that a file's trend may have.
+# Functions that a file's trend may have, and knots of one of its splines.
 MOST_READ_FUNCTIONS = 4 * TERMS.most_functions
+MOST_KNOTS = 4 * max(TERMS.segments)
 
 
 class Ridge(NamedTuple):
@@ -552,6 +553,14 @@ class LinearTrend(TrendModel):
     def on_rows(self, data: TrainingData, parts: Sequence[IndexArray]) -> Trend | None:
         return rows_under(self, data, parts) if self.kriged else None
 
+    def bytes_on_rows(self, n: int, largest: int) -> float:
+        if not self.kriged:
+            return 0.0
+        p = self.form.basis.size
+        row = np.zeros((1, len(self.form.basis.low)))
+        scratch = FILLED_ROWS * scratch_arrays(self.kernel.signal, row)
+        return 8.0 * (2 * n * p + largest * (2 * largest + 6 * p + scratch))
+
     def to_file(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         basis = self.form.basis
         terms = [[[a.column, list(a.knots), a.degree] for a in t.axes] for t in basis.terms]
@@ -576,22 +585,28 @@ class LinearTrend(TrendModel):
     ) -> LinearTrend:
         d, n_targets = shape
         terms = tuple(Term(tuple(_axis(one, d) for one in term)) for term in found["terms"])
-        require(all(1 <= len(term.axes) <= 2 for term in terms), "a term of its trend is none")
+        require(
+            all(1 <= len(term.axes) <= 2 for term in terms),
+            "a term of its trend must be one or two columns with knots and a degree",
+        )
         basis = Basis(*read_ranges(arrays, d), terms)
         p = basis.size
         require(p <= MOST_READ_FUNCTIONS, "its trend has too many functions")
         precision = found["precision"]
-        require(type(precision) is float and 0 < precision < np.inf, "its trend has no precision")
+        require(
+            type(precision) is float and 0 < precision < np.inf,
+            "the precision of its trend must be positive",
+        )
         require(type(found["kriged"]) is bool, "kriged is not true or false")
-        require(isinstance(found["kernel"], str), "the kernel of its trend is no text")
+        require(isinstance(found["kernel"], str), "the kernel of its trend must be a text")
         kernel = split_noise(parse_kernel(found["kernel"]))
         kernel.check_columns(d)
-        sizes = floats(arrays, "trend_sizes", (len(terms),))
+        sizes = bounded(arrays, "trend_sizes", (len(terms),))
         require(np.all(sizes >= 0), "the variance of a term is negative")
         return cls(
             Form(found["name"], basis, precision),
-            read_only(floats(arrays, "trend_coefficients", (p, n_targets))),
-            read_only(floats(arrays, "trend_root", (len(arrays["trend_root"]) and p, p))),
+            read_only(bounded(arrays, "trend_coefficients", (p, n_targets))),
+            read_only(bounded(arrays, "trend_root", (len(arrays["trend_root"]) and p, p))),
             read_only(sizes),
             found["kriged"],
             kernel,
@@ -600,7 +615,7 @@ class LinearTrend(TrendModel):
 
 def read_ranges(arrays: dict[str, AnyArray], d: int) -> tuple[Array, Array]:
     """Lowest values and widths (d,) of the columns, from a file."""
-    low, width = floats(arrays, "trend_low", (d,)), floats(arrays, "trend_width", (d,))
+    low, width = bounded(arrays, "trend_low", (d,)), bounded(arrays, "trend_width", (d,))
     require(np.all(width > 0), "a column of its trend has no width")
     return low, width
 
@@ -615,12 +630,20 @@ def _axis(found: Any, d: int) -> Axis:
         and 1 <= degree <= CUBIC
         and all(type(one) is float for one in knots)
         and len(knots) != 1
-        and len(knots) <= MOST_READ_FUNCTIONS,
-        "a term of its trend is none",
+        and len(knots) <= MOST_KNOTS,
+        "a term of its trend must be one or two columns with knots and a degree",
     )
     rising = np.all(np.diff(knots) > 0) and np.all(np.isfinite(knots))
     require(rising, "the knots of its trend do not rise")
+    require(
+        knots == [] or _spans(*knots[:: len(knots) - 1]), "the knots of its trend span no range"
+    )
     return Axis(column, tuple(knots), degree)
+
+
+def _spans(first: float, last: float) -> bool:
+    """Whether knots are in units of the range of their column."""
+    return abs(first) < 1e-3 and abs(last - 1) < 1e-3
 
 
 class _Part(NamedTuple):
