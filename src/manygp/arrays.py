@@ -13,10 +13,3 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 
 # Squares of larger numbers, over a small length-scale, overflow.
 LARGEST = 1e100
-
-
-def read_only(array: AnyArray) -> AnyArray:
-    """The same numbers, in an array that refuses to be written to."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -10,8 +10,9 @@ import numpy as np
 from scipy.optimize import isotonic_regression, minimize_scalar
 from scipy.special import betaln, gammaln, ndtr, ndtri, stdtr, stdtrit
 
-from manygp.arrays import AnyArray, Array, IndexArray, read_only
+from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.fit_report import Alternative
+from manygp.inputs import read_only
 from manygp.rules import Correction, VarianceCurve
 
 # Degrees of freedom that are compared; infinity is the normal distribution.

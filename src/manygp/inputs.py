@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from manygp.arrays import LARGEST, Array, read_only
+from manygp.arrays import LARGEST, AnyArray, Array
 from manygp.runtime.progress import warn
 
 # Raw targets whose variance differs from the kernel's by this factor are beyond its bounds.
@@ -18,6 +18,13 @@ NOT_NUMBERS = (
     "str", "large_string", "utf8", "<u", "|s", "cat", "enum", "dictionary", "date", "duration",
     "time", "period", "interval", "<m8", ">m8",
 )  # fmt: skip
+
+
+def read_only(array: AnyArray) -> AnyArray:
+    """The same numbers, in an array that refuses to be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def check_number(what: str, value: Any, least: float, other: str = "") -> None:

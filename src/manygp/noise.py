@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from manygp.arrays import AnyArray, Array, IndexArray, read_only
+from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.calibration import CORRECTION, LeftOutErrors, gains, normal_nll
 from manygp.checks import floats, indices, require
 from manygp.fit_report import Alternative
+from manygp.inputs import read_only
 from manygp.rules import Correction
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.trend.linear import (

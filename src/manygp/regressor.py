@@ -17,7 +17,6 @@ from sklearn.base import RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
-    check_array,
     validate_data,
 )
 
@@ -26,7 +25,7 @@ from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
 from manygp.fit_report import CalibrationReport, Plan
 from manygp.gp.expert import Expert
-from manygp.model import FittedModel, Prior
+from manygp.model import FittedModel
 from manygp.paper import LABELS
 from manygp.relevance import Relevance
 from manygp.rules import ExpertPredictions
@@ -792,25 +791,6 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
                 "appropriate arguments before using this estimator."
             )
-
-    def _prior(self, X: Any, settings: Settings) -> Prior:
-        """What there is to say about rows before fit."""
-        inputs.refuse_unnumeric(X, "X")
-        rows = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name="X")
-        inputs.refuse_missing(rows, "X", None)
-        return Prior.of(settings, rows)
-
-    def _with_gradients(self, X: Any, *, plain: bool, of_std: bool) -> tuple[Array, ...]:
-        """Mean and std of one row, and their derivatives (d,); without `of_std` the mean's."""
-        self._require_fit()
-        rows = self._rows(X)
-        if not plain or len(rows.X) != 1 or rows.encoded is not None:
-            raise ValueError(
-                "return_mean_grad and return_std_grad are for one row of numbers, with "
-                f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows"
-            )
-        found = *self.model_.predict(rows.X), *self.model_.gradients(rows.X[0])
-        return found if of_std else found[:3]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,12 +12,15 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_array
 
+from manygp import inputs
 from manygp.arrays import Array
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
-from manygp.model import FittedModel
+from manygp.model import FittedModel, Prior
 from manygp.runtime.progress import warn
+from manygp.settings import Settings
 
 
 class SklearnAttributes(BaseEstimator):
@@ -26,6 +29,8 @@ class SklearnAttributes(BaseEstimator):
     kernel: Any
     _model: FittedModel
     _require_fit: Any
+    _rows: Any
+    model_: Any
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also those of a kernel: `kernel__left__length_scale`."""
@@ -102,6 +107,25 @@ class SklearnAttributes(BaseEstimator):
     @property
     def _y_train_std(self) -> Any:
         return _squeezed(self._model.y_scaling.scale)
+
+    def _prior(self, X: Any, settings: Settings) -> Prior:
+        """What there is to say about rows before fit."""
+        inputs.refuse_unnumeric(X, "X")
+        rows = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name="X")
+        inputs.refuse_missing(rows, "X", None)
+        return Prior.of(settings, rows)
+
+    def _with_gradients(self, X: Any, *, plain: bool, of_std: bool) -> tuple[Array, ...]:
+        """Mean and std of one row, and their derivatives (d,); without `of_std` the mean's."""
+        self._require_fit()
+        rows = self._rows(X)
+        if not plain or len(rows.X) != 1 or rows.encoded is not None:
+            raise ValueError(
+                "return_mean_grad and return_std_grad are for one row of numbers, with "
+                f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows"
+            )
+        found = *self.model_.predict(rows.X), *self.model_.gradients(rows.X[0])
+        return found if of_std else found[:3]
 
     def _only_expert(self, name: str) -> Expert:
         """The expert of all rows, which is as scikit-learn's model is."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from manygp.arrays import Array, IndexArray, read_only
+from manygp.arrays import Array, IndexArray
 from manygp.committee.covariance import between_experts
 from manygp.gp.expert import (
     Expert,
@@ -27,6 +27,7 @@ from manygp.gp.expert import (
 )
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend, TrendAt
+from manygp.inputs import read_only
 from manygp.kernels.base import FEW_ROWS, TILE, Workspace
 from manygp.rules import ExpertPredictions, Gaussian, Outside, Partitioner
 from manygp.runtime.parallel import thread_map

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from manygp.arrays import AnyArray, Array, IndexArray, read_only
+from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.dual import Dual
 from manygp.gp.marginal_likelihood import (
     PADDING,
@@ -26,6 +26,7 @@ from manygp.gp.marginal_likelihood import (
     multiply_vector,
 )
 from manygp.gp.trend import Trend, TrendAt
+from manygp.inputs import read_only
 from manygp.kernels.base import NoisyKernel, Workspace
 from manygp.runtime.parallel import physical_memory, single_threaded_blas
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from manygp import inputs
-from manygp.arrays import Array, read_only
+from manygp.arrays import Array
 from manygp.fit_report import Alternative, Plan
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import TrendCandidate
-from manygp.inputs import Scaling
+from manygp.inputs import Scaling, read_only
 from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.model import FittedModel
 from manygp.noise import learn_noise

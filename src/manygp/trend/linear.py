@@ -26,7 +26,7 @@ import numpy as np
 from scipy.interpolate import BSpline
 from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
 
-from manygp.arrays import AnyArray, Array, IndexArray, read_only
+from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.checks import bounded, require
 from manygp.dual import Dual, value_and_slope
 from manygp.gp.marginal_likelihood import FILLED_ROWS, TrainingData, multiply_tiles
@@ -38,6 +38,7 @@ from manygp.gp.trend import (
     TrendFactory,
     TrendModel,
 )
+from manygp.inputs import read_only
 from manygp.kernels.base import NoisyKernel, scratch_arrays, split_noise
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.runtime.parallel import single_threaded_blas, thread_map
