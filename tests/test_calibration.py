@@ -29,7 +29,8 @@ def errors(true_variance, variance, seed=0, alpha=None, n_targets=1):
     draws = np.random.default_rng(seed).normal(size=(n_targets, len(variance)))
     alpha = np.zeros(len(variance)) if alpha is None else alpha
     unknown = np.linspace(0.1, 0.5, len(variance))
-    return LeftOutErrors(true_variance * draws**2, variance, alpha, unknown)
+    squares, rows = true_variance * draws**2, np.arange(len(variance))
+    return LeftOutErrors(squares, variance, alpha, unknown, rows, np.zeros_like(squares))
 
 
 def spread(n=4000, seed=1):
@@ -135,7 +136,10 @@ def test_targets_are_corrected_together():
     variance = spread()
     both = errors(np.array([[1.0], [7.0]]) * variance, variance, n_targets=2)
     assert_allclose(np.exp(fit_scale(both).log_factors[0]), 4.0, rtol=0.1)
-    assert both.conformal_scores(VarianceCurve()).errors.shape == (2, len(variance))
+    assert both.conformal_scores(VarianceCurve(), np.zeros(len(variance))).errors.shape == (
+        2,
+        len(variance),
+    )
 
 
 def test_far_is_beyond_all_rows_that_were_left_out():

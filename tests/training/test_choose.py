@@ -52,10 +52,10 @@ def chosen():
 
 def test_the_report_has_one_choice_per_parameter(chosen):
     report = chosen.calibration_report_
-    assert list(report.chosen) == ["trend", *PARAMETERS]
-    assert {one.parameter for one in report.alternatives} == set(PARAMETERS)
+    assert list(report.chosen) == ["trend", *PARAMETERS, "local noise"]
+    assert {one.parameter for one in report.alternatives} == {*PARAMETERS, "local noise"}
     assert report.n_rows == 150
-    for parameter in PARAMETERS:
+    for parameter in (*PARAMETERS, "local noise"):
         several = alternatives(report, parameter)
         assert sum(one.chosen for one in several) == 1
         assert len({one.value for one in several}) == len(several)
@@ -119,13 +119,13 @@ def test_the_report_reads_well(chosen):
     report = chosen.calibration_report_
     text = str(report)
     assert "leaving out 150 rows" in text
-    assert text.count("<- chosen") == len(PARAMETERS)
-    assert all(parameter in text for parameter in PARAMETERS)
+    assert text.count("<- chosen") == len(PARAMETERS) + 1
+    assert all(parameter in text for parameter in (*PARAMETERS, "local noise"))
     lines = text.splitlines()
     assert len(lines) == 3 + len(report.alternatives)
     assert max(map(len, lines)) < 60
     for line, one in zip(lines[3:], report.alternatives, strict=True):
-        assert line.split()[0] == one.parameter
+        assert line.startswith(one.parameter)
         assert f"{one.nll:.4f}" in line
         assert ("<- chosen" in line) == one.chosen
 

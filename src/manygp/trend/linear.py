@@ -461,15 +461,7 @@ SIZE_ROWS = 4000
 
 
 class Form(NamedTuple):
-    """What a linear trend is made of.
-
-    Attributes
-    ----------
-    name : str
-    basis : Basis
-    precision : float
-        That of the coefficients' prior.
-    """
+    """A linear trend's name, its basis, and the precision of the coefficients' prior."""
 
     name: str
     basis: Basis
@@ -670,16 +662,9 @@ def fit_linear(
     kernel: NoisyKernel,
     n_jobs: int | None = None,
 ) -> LinearTrend:
-    """The trend under a committee whose experts have a kernel.
+    """The trend under a committee of these parts, whose experts have a kernel.
 
-    Parameters
-    ----------
-    form : Form
-    data : TrainingData
-        Whose Y are the whole targets.
-    parts : sequence of index arrays
-    kernel : NoisyKernel
-    n_jobs : int or None
+    The residuals of `data` are the whole targets.
     """
     basis = form.basis
     precision = form.precision * np.eye(basis.size)
