@@ -57,6 +57,9 @@ class NoiseChoice:
     least_explained: float = 0.5
     # Exponents of the factor that folds choose from.
     strengths: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
+    # Standard errors of its gain that it must gain in all: of 40 draws of pure noise, with half a
+    # standard error several took it.
+    min_gain: float = 2.0
     # Newton steps, and the change of g at which they end.
     most_steps: int = 30
     tolerance: float = 1e-2
@@ -124,6 +127,19 @@ class Features(NamedTuple):
         parts = [Z, log_std[:, None], *([mean[:, None]] if self.with_mean else [])]
         return np.clip(joined_columns(parts), self.low, self.high)
 
+    def near(self, Z: Any, log_std: Any) -> Any:
+        """How much the factor has to say about rows: 1, falling to 0 far from all that was seen.
+
+        That is one range outside of the range of the rows, or where the predicted std is
+        `FAR_STD` times the largest that was seen.
+        """
+        d = Z.shape[1]
+        low, high = self.low[:d], self.high[:d]
+        width = np.where(high > low, high - low, 1.0)
+        outside = (np.abs(Z - np.clip(Z, low, high)) / width).max(axis=1)
+        above = np.maximum((log_std - self.high[d]) / np.log(FAR_STD), 0.0)
+        return np.clip(1 - outside, 0.0, 1.0) * np.clip(1 - above, 0.0, 1.0)
+
     def terms(self, columns: Any) -> Any:
         """Values (N, q) of the terms, the first of which is 1."""
         angles = multiply_rows((columns - self.centre) / self.spread, self.waves) + self.phases
@@ -163,9 +179,7 @@ class LocalNoise:
         columns = features.columns(Z, log_std, mean)
         g = multiply_rows(features.terms(columns), self.coefficients[target])
         bounded = _bounded(g, self.seen[target])
-        farthest = features.high[Z.shape[1]]
-        near = np.clip(1 - (log_std - farthest) / np.log(FAR_STD), 0.0, 1.0)
-        return self.strength * near * bounded
+        return self.strength * features.near(Z, log_std) * bounded
 
     def of_left_out(self, rows: IndexArray, log_factors: Array) -> Array:
         """Logarithms (t, N) of training rows that are left out: those of folds where there are.
@@ -329,7 +343,8 @@ def learn_noise(
         best_nll[:, folds == one].mean() < before[:, folds == one].mean()
         for one in range(CORRECTION.folds)
     )
-    taken = forced or (best > 0 and votes >= CORRECTION.most_folds)
+    clear = gains(before.mean(axis=0), best_nll.mean(axis=0), NOISE.min_gain)
+    taken = forced or (clear and votes >= CORRECTION.most_folds)
     alternatives = [
         Alternative("local noise", "constant", float(before.mean()), not taken),
         Alternative("local noise", "local", float(best_nll.mean()), taken),

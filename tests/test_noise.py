@@ -1,0 +1,153 @@
+"""Noise that depends on the row: learned where it pays, and nowhere else."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from manygp import ManyGPRegressor, ModelFileError, load
+from manygp.kernels import RBF, White
+from manygp.noise import LARGEST_LATENT, NOISE, _bounded, split_variance
+from manygp.storage import container
+
+
+def noise_of(X):
+    """The std of the noise grows along the second column."""
+    return 0.05 + 0.6 * X[:, 1]
+
+
+def rows_of(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 3))
+    return X, np.sin(5 * X[:, 0]) + noise_of(X) * rng.normal(size=n)
+
+
+X, y = rows_of(600, 0)
+X_NEW, Y_NEW = rows_of(2000, 1)
+
+
+@pytest.fixture(scope="module")
+def local():
+    return ManyGPRegressor(random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def constant():
+    return ManyGPRegressor(random_state=0, noise="constant").fit(X, y)
+
+
+def nll(model, X, y):
+    mean, std = model.predict(X, return_std=True)
+    return float(np.mean(0.5 * np.log(2 * np.pi) + np.log(std) + 0.5 * ((y - mean) / std) ** 2))
+
+
+def test_noise_that_differs_between_places_is_found(local, constant):
+    assert local.calibration_report_.chosen["local noise"] == "local"
+    assert nll(local, X_NEW, Y_NEW) < nll(constant, X_NEW, Y_NEW) - 0.15
+    assert np.corrcoef(local.noise_std(X_NEW), noise_of(X_NEW))[0, 1] > 0.9
+    assert_array_equal(local.predict(X_NEW), constant.predict(X_NEW))
+
+
+def test_intervals_hold_in_quiet_places_and_in_loud_ones(local, constant):
+    def coverage(model, rows):
+        lower, upper = model.predict_interval(X_NEW[rows], 0.9)
+        return np.mean((Y_NEW[rows] >= lower) & (Y_NEW[rows] <= upper))
+
+    quiet, loud = X_NEW[:, 1] < 0.25, X_NEW[:, 1] > 0.75
+    assert 0.84 < coverage(local, quiet) < 0.98
+    assert 0.84 < coverage(local, loud) < 0.96
+    assert coverage(constant, loud) < 0.82
+
+
+def test_what_is_promised_of_left_out_rows_is_kept(local):
+    assert local.loo_score()["nll"] == pytest.approx(nll(local, X_NEW, Y_NEW), abs=0.1)
+    noise = local.model_.noise
+    assert_allclose(np.sort(noise.rows), np.arange(len(X)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pure_noise_stays_as_it_is(seed):
+    rng = np.random.default_rng(seed)
+    Z, noise = rng.uniform(size=(300, 3)), rng.normal(size=300)
+    auto = ManyGPRegressor(random_state=0).fit(Z, noise)
+    same = ManyGPRegressor(random_state=0, noise="constant").fit(Z, noise)
+    Z_new, new = rng.uniform(size=(2000, 3)), rng.normal(size=2000)
+    assert nll(auto, Z_new, new) == pytest.approx(nll(same, Z_new, new), abs=5e-4)
+
+
+def test_the_factor_is_bounded_by_the_rows_that_speak_for_it():
+    least = (9 * np.exp(-NOISE.largest) + 1) / 10
+    assert _bounded(np.array([-50.0]), 9.0)[0] == pytest.approx(np.log(least))
+    assert _bounded(np.array([0.0]), 9.0)[0] == 0.0
+    assert _bounded(np.array([50.0]), 9.0)[0] < NOISE.largest
+
+
+def test_the_latent_std_and_places_far_away_know_nothing_of_it(local, constant):
+    ours, theirs = (m.predict(X_NEW, return_std=True, latent=True)[1] for m in (local, constant))
+    _, total = local.predict(X_NEW, return_std=True)
+    kept = ours < np.sqrt(LARGEST_LATENT) * total * (1 - 1e-9)
+    assert kept.mean() > 0.9
+    assert_allclose(ours[kept], theirs[kept], rtol=1e-12)
+    far = X_NEW[:5] + 40.0
+    assert_allclose(
+        local.predict(far, return_std=True)[1], constant.predict(far, return_std=True)[1]
+    )
+
+
+def test_the_latent_variance_is_at_most_the_total():
+    latent, noise = split_variance(np.array([1.0, 3.0]), np.array([2.0, 2.0]))
+    assert_allclose(latent + noise, 2.0)
+    assert latent[0] == 1.0
+    assert 0 < noise[1] < 1e-6
+
+
+def test_covariance_draws_and_slopes_agree_with_the_std(local):
+    _, std = local.predict(X_NEW[:40], return_std=True)
+    _, cov = local.predict(X_NEW[:40], return_cov=True)
+    assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-9)
+    draws = local.sample_y(X_NEW[:40], 4000, random_state=0)
+    assert_allclose(draws.std(axis=1), std, rtol=0.08)
+    for x in X_NEW[:3]:
+        *_, slope = local.predict(
+            x[None], return_std=True, return_mean_grad=True, return_std_grad=True
+        )
+        steps = 1e-4 * np.eye(3)
+        ends = [local.predict(x + side * steps, return_std=True)[1] for side in (1, -1)]
+        assert_allclose(slope, (ends[0] - ends[1]) / 2e-4, rtol=1e-2, atol=2e-3)
+
+
+def test_a_file_keeps_it_bit_for_bit(local, tmp_path):
+    path = tmp_path / "model"
+    local.save(path)
+    again = load(path)
+    assert_array_equal(
+        again.predict(X_NEW, return_std=True), local.predict(X_NEW, return_std=True)
+    )
+    assert again.loo_score() == local.loo_score()
+    manifest, arrays = container.read(path)
+    manifest = {key: value for key, value in manifest.items() if key != "arrays"}
+    for name in [name for name in arrays if name.startswith("noise_")]:
+        container.write(path, manifest, {**arrays, name: arrays[name][..., :-1]})
+        with pytest.raises(ModelFileError):
+            load(path)
+
+
+def test_targets_have_noise_of_their_own():
+    rng = np.random.default_rng(3)
+    flat = X[:, 0] + 0.1 * rng.normal(size=len(X))
+    both = ManyGPRegressor(random_state=0, noise="local").fit(X, np.column_stack([y, flat]))
+    ratio = both.noise_std(X_NEW) / both.noise_std(X_NEW).mean(axis=0)
+    assert ratio[:, 0].std() > 2 * ratio[:, 1].std()
+    assert both.predict(X_NEW[:5], return_cov=True)[1].shape == (5, 5, 2)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"kernel": RBF(1.0) + White(0.1)}, {"calibration": "none"}]
+)
+def test_a_kernel_of_the_user_and_a_fixed_calibration_have_none(parameters):
+    fitted = ManyGPRegressor(random_state=0, **parameters).fit(X, y)
+    assert fitted.model_.noise is None
+
+
+def test_another_word_is_refused():
+    with pytest.raises(ValueError, match="noise must be one of auto, constant, local"):
+        ManyGPRegressor(noise="loud").fit(X, y)
