@@ -38,7 +38,7 @@ X = x[:, None]
 # ``noise="constant"`` switches it off. All experts have one kernel here, and with it one noise;
 # by default each learns a noise of its own as well. Trees need one model for each end of the
 # interval.
-settings = {"hyperparameters": "shared", "trend": "constant", "random_state": 0}
+settings = {"hyperparameters": "shared", "overlap": 2, "trend": "constant", "random_state": 0}
 constant = ManyGPRegressor(noise="constant", **settings).fit(X, y)
 local = ManyGPRegressor(noise="auto", **settings).fit(X, y)
 trees = [

@@ -10,10 +10,10 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
+import matplotlib.pyplot as plt
+import numpy as np
 
-from manygp import ManyGPRegressor  # noqa: E402
+from manygp import ManyGPRegressor
 
 TITLES = {False: "nearest experts, all or nothing", True: "nearest experts, fading out"}
 
