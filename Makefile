@@ -50,6 +50,7 @@ lint: .venv/.lint ## ruff and mypy
 figures: .venv/.plot ## draw the figures of README and docs again
 	$(BIN)/python -m benchmarks.demo docs/images
 	$(BIN)/python tools/first_picture.py docs/images/first.png
+	$(BIN)/python tools/seams_picture.py docs/images/seams.png
 
 docs: .venv-docs/.installed ## the site, in docs/_build/html: examples, doctests, links, no warnings
 	.venv-docs/bin/sphinx-build -W --keep-going -q -b html -d docs/_build/doctrees docs $(SITE)

@@ -28,35 +28,44 @@ class Seams(NamedTuple):
     std_step: float
 
 
-def seams(model, starts, ends):
-    """The largest steps along lines between rows (L, d) and (L, d)."""
-    fitted = model.model_
+def borders(queried, starts, ends):
+    """Rows (B, d) on both sides of each border along lines between rows (L, d) and (L, d).
+
+    `queried` is a function of rows (N, d) that returns sorted sets (N, k): the line has a border
+    where the set changes. Both rows of a border are as near to each other as halving can bring
+    them.
+    """
+    along = np.linspace(0, 1, PLACES + 1)
+    places = starts[:, None] + along[:, None] * (ends - starts)[:, None]
+    sets = queried(places.reshape(-1, starts.shape[1])).reshape(len(starts), PLACES + 1, -1)
+    lines, steps = np.nonzero(np.any(sets[:, 1:] != sets[:, :-1], axis=2))
+    low, high = along[steps], along[steps + 1]
+    first, begin, direction = sets[lines, steps], starts[lines], (ends - starts)[lines]
+    for _ in range(HALVINGS if len(low) else 0):
+        middle = (low + high) / 2
+        same = np.all(queried(begin + middle[:, None] * direction) == first, axis=1)
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    return begin + low[:, None] * direction, begin + high[:, None] * direction
+
+
+def expert_borders(fitted, starts, ends):
+    """Rows (B, d) on both sides of each place where a FittedModel queries other experts."""
+    layout, k = fitted.committee.layout, fitted.rules.nearest
 
     def queried(X):
-        layout, k = fitted.committee.layout, fitted.rules.nearest
         return np.sort(layout.nearest(fitted.x_scaling.apply(X), k)[0], axis=1)
 
-    along = np.linspace(0, 1, PLACES + 1)
-    low, high, begin, step = [], [], [], []
-    for start, end in zip(starts, ends, strict=True):
-        sets = queried(start + along[:, None] * (end - start))
-        borders = np.flatnonzero(np.any(sets[1:] != sets[:-1], axis=1))
-        low += along[borders].tolist()
-        high += along[borders + 1].tolist()
-        begin += [start] * len(borders)
-        step += [end - start] * len(borders)
-    if not low:
+    return borders(queried, starts, ends)
+
+
+def seams(fitted, starts, ends):
+    """The largest steps of a FittedModel along lines between rows (L, d) and (L, d)."""
+    near, far = expert_borders(fitted, starts, ends)
+    if not len(near):
         return Seams(0, 0.0, 0.0)
-    low, high, begin, step = map(np.array, (low, high, begin, step))
-    first = queried(begin + low[:, None] * step)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        same = np.all(queried(begin + middle[:, None] * step) == first, axis=1)
-        low, high = np.where(same, middle, low), np.where(same, high, middle)
-    sides = [model.predict(begin + one[:, None] * step, return_std=True) for one in (low, high)]
-    (mean, std), (other_mean, other_std) = sides
+    (mean, std), (other_mean, other_std) = fitted.predict(near), fitted.predict(far)
     return Seams(
-        len(low),
+        len(near),
         float(np.max(np.abs(mean - other_mean) / std)),
         float(np.max(np.abs(other_std / std - 1))),
     )
@@ -72,7 +81,7 @@ def main(tasks):
         model = ManyGPRegressor(random_state=0, n_jobs=-1).fit(data.X_train, data.y_train)
         rng = np.random.default_rng(0)
         rows = rng.integers(len(data.X_train), size=(2, LINES))
-        found = seams(model, data.X_train[rows[0]], data.X_train[rows[1]])
+        found = seams(model.model_, data.X_train[rows[0]], data.X_train[rows[1]])
         sizes = f"{len(model.experts_):>8}{model.nearest_:>8}{found.n_borders:>8}"
         print(f"{task:<12}{sizes}{found.mean_step:>12.1e}{found.std_step:>12.1e}", flush=True)
 

@@ -62,6 +62,7 @@ sphinx_gallery_conf = {
             "plot_first_steps.py",
             "plot_boosted_trees.py",
             "plot_migrating.py",
+            "plot_local_noise.py",
             "plot_noise_per_row.py",
             "plot_which_columns.py",
             "plot_kernels.py",

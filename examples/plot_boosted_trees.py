@@ -3,8 +3,8 @@ Beside boosted trees
 ====================
 
 Gradient boosting is what most people take for a table of numbers. It can predict quantiles
-too, one model for each. Here are both on the same 1,500 rows, whose noise grows from left to
-right, and which leave a gap.
+too, one model for each. Here are both on the same 1,500 rows, which are noisy in two places,
+and which leave a gap.
 """
 
 # %%
@@ -22,10 +22,11 @@ def truth(x):
 
 
 def noise(x):
-    return 0.05 + 0.09 * x
+    bursts = np.exp(-0.5 * ((x - 2.6) / 0.7) ** 2) + np.exp(-0.5 * ((x - 8.3) / 0.8) ** 2)
+    return 0.07 + 0.45 * bursts
 
 
-rng = np.random.default_rng(1)
+rng = np.random.default_rng(3)
 x = rng.uniform(0, 10, size=1800)
 x = x[(x < 4.4) | (x > 6)][:1500]
 y = truth(x) + noise(x) * rng.normal(size=len(x))
@@ -55,17 +56,20 @@ bands = {
     ),
 }
 
-figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
 for ax, (name, (middle, lower, upper)), colour in zip(axes, bands.items(), ("C0", "C1")):
-    ax.plot(x, y, ".", color="0.8", markersize=3, rasterized=True)
-    ax.fill_between(grid[:, 0], lower, upper, color=colour, alpha=0.3, label="90% interval")
-    ax.plot(grid, middle, color=colour, linewidth=1.8, label="prediction")
+    ax.axvspan(4.4, 6, color="0.96", linewidth=0)
+    ax.text(5.2, -1.8, "no rows", ha="center", color="0.45")
+    ax.plot(x, y, ".", color="0.75", markersize=2.5, rasterized=True, label="rows")
+    ax.fill_between(
+        grid[:, 0], lower, upper, color=colour, alpha=0.35, linewidth=0, label="90% interval"
+    )
+    ax.plot(grid, middle, color=colour, linewidth=2, label="prediction")
     ax.plot(grid, truth(grid), "k--", linewidth=0.9, label="truth")
-    ax.axvspan(4.4, 6, color="0.5", alpha=0.08, linewidth=0)
-    ax.text(5.2, -2.4, "no rows", ha="center", color="0.4")
-    ax.set(title=name, xlabel="x", xlim=(0, 10), ylim=(-2.7, 7.5))
-    ax.legend(loc="upper left", frameon=False)
+    ax.set(xlabel="x", xlim=(0, 10), ylim=(-2.2, 6.6))
+    ax.set_title(name, color=colour, fontweight="bold", loc="left")
     ax.spines[["top", "right"]].set_visible(False)
+axes[0].legend(loc="upper left", frameon=False)
 axes[0].set_ylabel("y")
 plt.show()
 
@@ -84,8 +88,9 @@ for name, (lower, upper) in ends.items():
     print(f"{name:20} {held[~gap].mean():7.1%} {held[gap].mean():7.1%}")
 
 # %%
-# The experts are local, so each learns the noise of its own rows. In the gap they know less,
-# and say so. Trees repeat the nearest leaf there.
+# The band is smooth where experts meet, and follows the noise, which is learned from rows that
+# were left out. In the gap the experts know less, and say so. Trees repeat the nearest leaf
+# there.
 #
 # Trees and experts need not be rivals: ``trend="boosted"`` puts the trees under the experts
-# (:doc:`trends </trend>`).
+# (:doc:`trends </trend>`). What local noise is: :ref:`sphx_glr_gallery_plot_local_noise.py`.

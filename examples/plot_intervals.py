@@ -67,4 +67,4 @@ plt.show()
 print(f"ENCE {metrics.ence(y_test, mean, std):.3f}, CRPS {metrics.crps(y_test, found):.3f}")
 
 # %%
-# How all of this is learned, and where it misses: :doc:`/calibration`.
+# How all of this is learned, and where it misses: :doc:`/calibration_method`.

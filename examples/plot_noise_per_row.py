@@ -64,4 +64,4 @@ for row, low, high in zip(X_new, lower, upper):
 # %%
 # On the command line it is ``manygp fit data.csv --target y --noise-column variance``. What
 # ``alpha`` does not know, the kernel's own noise learns: both are added. Repeated rows, and
-# how noise counts when rows are left out: :doc:`/calibration`.
+# how noise counts when rows are left out: :doc:`/calibration_method`.

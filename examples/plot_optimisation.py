@@ -104,8 +104,8 @@ for name, (n_random, n_chosen) in {"15 at random": (15, 0), "8, and 7 chosen": (
 # spread at random, the heavy tails of ``predict_dist`` make up for that; after a search they do
 # not quite. Use the std to choose the next row, and ``predict_dist`` if you report an interval.
 # ``predict_interval`` refuses what so few rows cannot promise: 15 rows at most 93%. More in
-# :ref:`sphx_glr_gallery_plot_small_data.py`; :doc:`/calibration` has the coverage with 2 to 30
-# rows.
+# :ref:`sphx_glr_gallery_plot_small_data.py`; :doc:`/calibration_method` has the coverage with 2
+# to 30 rows.
 
 # %%
 # Other libraries that take a regressor, and what works with each: :doc:`/migrating`.

@@ -17,7 +17,7 @@ def test_small_steps_are_measured_as_ratios(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["demo", "first", "large", "million", "routing", "sklearn_suite", "tables"]
+    "name", ["demo", "first", "large", "million", "routing", "seams", "sklearn_suite", "tables"]
 )
 def test_a_script_imports_what_there_is(name):
     assert import_module(f"benchmarks.{name}").__doc__

@@ -96,9 +96,9 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         that prior is the shrinkage; "auto" chooses it. A callable maps the shared kernel to
         the shrinkage, one number or one per element of theta.
     routing : int, float, "auto" or None, default="auto"
-        The number of experts that are queried about a row, those with the nearest centres; None
-        for all. A number below 1 is a tolerance: as many as leave less than that share of the
-        weight to all others.
+        How many experts are queried about a row, those with the nearest centres, two at least;
+        their weights fall to zero at the edge. None for all. A number below 1 is a tolerance: as
+        many as leave less than that share of the weight to all others.
     trend : {"auto", "none", "constant", "linear", "additive", "boosted"} or regressor, \
             default="auto"
         What holds everywhere, under the experts: nothing, a constant for each expert, lines,

@@ -389,8 +389,8 @@ def taper(experts: ExpertPredictions) -> Array:
 
     With r the distance of an expert over that of the first one that is not queried, and
     s = 1 - r^2, the factor is s^2 / (s + BEND), scaled to 1 at r = 0. It and its derivative are
-    zero at the edge: where the set of queried experts changes, the answer has neither a step nor a
-    kink.
+    zero at the edge: where the set of queried experts changes, the answer has no step. Its slope
+    may change there, since the edge of the other experts is then the centre of another one.
     """
     if experts.distance is None:
         return np.ones(experts.mean.shape)
@@ -505,19 +505,23 @@ def nested(experts: ExpertPredictions, weights: Array) -> Gaussian:
     # An expert that fades out is observed with more and more noise; the nearest one never is.
     factor = taper(experts)
     nearest = np.maximum(factor.max(axis=0), SMALLEST_EIGENVALUE)
-    fading = np.maximum(factor / nearest, SMALLEST_EIGENVALUE)
-    np.einsum("nii->ni", correlation)[:] += FADING * (1 / fading - 1).T
+    fading = factor / nearest
+    # Each mean is scaled by the root of its fading, so that no noise is huge beside the others.
+    root = np.sqrt(fading)
+    correlation = correlation * (root[:, None] * root).transpose(2, 0, 1)
+    np.einsum("nii->ni", correlation)[:] += FADING * (1 - fading).T
     values, vectors = np.linalg.eigh(correlation)
     kept = values > SMALLEST_EIGENVALUE
     inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
-    right = (k / scale).T
+    right = (root * k / scale).T
     projected = inverse * np.einsum("nkj,nk->nj", vectors, right)
     combination = np.einsum("nij,nj->in", vectors, projected)
-    shift = combination / scale * (experts.mean - experts.prior_mean)
+    shift = root * combination / scale * (experts.mean - experts.prior_mean)
     prior = _mean_over_experts(experts.prior_variance, experts)
     variance = prior - np.einsum("ni,in->n", right, combination)
     # The best combination is at least as good as any expert: what is above is rounding.
-    variance = np.minimum(variance, (experts.variance * (1 + FADING / fading)).min(axis=0))
+    alone = experts.variance * (1 + FADING / np.maximum(fading, SMALLEST_EIGENVALUE))
+    variance = np.minimum(variance, alone.min(axis=0))
     mean = _mean_over_experts(experts.prior_mean, experts) + shift.sum(axis=0)
     return Gaussian(mean, np.maximum(variance, SMALLEST_EIGENVALUE * prior))
 
