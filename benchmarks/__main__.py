@@ -147,11 +147,11 @@ def trust(
     python -m benchmarks trust --models manygp --tasks rows-5,deterministic
     python -m benchmarks trust --data-dir data --results benchmarks/trust
 
-    Scores and coverage on test rows of real data sets, official folds and simulated data, beside
-    what leave-one-out had promised and beside other libraries, where they are installed
-    (benchmarks/requirements.txt), ten minutes at most each. It ends with a list of aims, and
-    whether they hold. It can be interrupted at any time: the same command goes on where it
-    stopped.
+    Scores and coverage on test rows of real data sets, official folds and simulated data, on
+    average and in parts of the data, beside what leave-one-out had promised and beside other
+    libraries, where they are installed (benchmarks/requirements.txt, and treeffuser), ten minutes
+    at most each. It ends with a list of aims, and whether they hold. It can be interrupted at any
+    time: the same command goes on where it stopped.
     """  # fmt: skip
     from benchmarks.studies.trust import trust_cells, trust_study
 

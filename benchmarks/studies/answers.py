@@ -69,8 +69,16 @@ def hold_out(X: Array, y: Array, seed: int) -> HeldOut:
 
 def conformal_reach(errors: Array) -> float:
     """Half the width of an interval of `INTERVAL_LEVEL`, from errors (m,) of held-out rows."""
-    rank = int(np.ceil((len(errors) + 1) * INTERVAL_LEVEL - 1e-9))
-    return float(np.sort(np.abs(errors))[rank - 1])
+    return conformal_shift(np.abs(errors))
+
+
+def conformal_shift(excess: Array) -> float:
+    """What intervals grow by to hold `INTERVAL_LEVEL` of the rows; below 0 they shrink.
+
+    `excess` (m,) is how far targets of held-out rows lie outside, and below 0 inside.
+    """
+    rank = int(np.ceil((len(excess) + 1) * INTERVAL_LEVEL - 1e-9))
+    return float(np.sort(excess)[rank - 1])
 
 
 def joined(answers: Sequence[Answer]) -> Answer:

@@ -65,7 +65,10 @@ TRUST_MODELS = {
     "scikit-learn": "scikit-learn GPR",
     "catboost": "CatBoost, uncertainty",
     "catboost-conformal": "CatBoost, conformal",
+    "catboost-quantiles": "CatBoost, conformal quantiles",
+    "lightgbm-quantiles": "LightGBM, conformal quantiles",
     "ngboost": "NGBoost",
+    "treeffuser": "Treeffuser",
     "mapie": "MAPIE on manygp",
 }
 

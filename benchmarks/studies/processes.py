@@ -17,10 +17,11 @@ class CannotRunError(Exception):
 
 
 class Outcome(NamedTuple):
-    """The result of a process, or how it failed, or neither if the cell cannot run here."""
+    """The result of a process, or how it failed, or why the cell cannot run here."""
 
     result: dict[str, Any] | None = None
     failure: str = ""
+    obstacle: str = ""
     timed_out: bool = False
 
 
@@ -31,10 +32,11 @@ def run_alone(module: str, cell: Any, data_dir: str | None, seconds: float) -> O
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
         return Outcome(timed_out=True)
+    message = (done.stderr.strip().splitlines() or ["no message"])[-1]
     if done.returncode != 0:
-        return Outcome(failure=(done.stderr.strip().splitlines() or ["no message"])[-1])
+        return Outcome(failure=message)
     lines = done.stdout.strip().splitlines()
-    return Outcome(json.loads(lines[-1]) if lines else None)
+    return Outcome(json.loads(lines[-1])) if lines else Outcome(obstacle=message)
 
 
 def print_result(

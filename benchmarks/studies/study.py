@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import signature
@@ -195,7 +196,8 @@ class InOwnProcesses(Generic[CellType]):
     """Computes cells one after the other, each in a process of its own with a time limit.
 
     The process runs `module`, which calls `print_result`. A cell that takes too long, or fails,
-    has a note as its result. A cell that cannot run here has no result.
+    has a note as its result. A cell that cannot run here has no result, and standard error says
+    why: it runs once the library is installed.
     """
 
     module: str
@@ -223,9 +225,16 @@ class InOwnProcesses(Generic[CellType]):
                 note = self.slow_note
             elif outcome.failure:
                 note = self.failure_note(outcome.failure)
+            elif outcome.obstacle:
+                print(f"{_words(cell)} is left out: {outcome.obstacle}", file=sys.stderr)
             else:
                 return outcome.result
         return {**cell._asdict(), "note": note} if note else None
+
+
+def _words(cell: StudyCell) -> str:
+    """A cell by its fields, as in "levy 0 ngboost 0"."""
+    return " ".join(str(value) for value in cell._asdict().values())
 
 
 def is_scored(result: Result) -> bool:

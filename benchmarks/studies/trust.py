@@ -7,27 +7,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import manygp
 from benchmarks.datasets import Split
 from benchmarks.studies.answers import (
+    INTERVAL_LEVEL,
     Answer,
     joined,
     joined_distributions,
     scores_of,
 )
 from benchmarks.studies.cases import FEW, cases_of, require_cases
+from benchmarks.studies.conditional import AskedRows, conditional_scores, relevant_columns
 from benchmarks.studies.names import TRUST_TASKS
 from benchmarks.studies.peers import PEERS, answer_of, fitted
 from benchmarks.studies.processes import print_result
 from benchmarks.studies.study import CELL_SECONDS, InOwnProcesses, Result, Study
-from benchmarks.studies.trust_tables import LEVELS, write_trust
+from benchmarks.studies.trust_tables import CONDITIONAL, LEVELS, write_trust
 from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
-from manygp.kernels.base import metric
-from manygp.metrics import N_BINS, crps, ence, log_score, nll
-from manygp.regressor import ManyGPRegressor
+from manygp.metrics import N_BINS, crps, ence, interval_score, log_score, nll
 
-# Groups of rows by the most relevant column.
-N_QUARTILES = 4
 # Training rows up to which other libraries but scikit-learn's GP do not take part.
 FEWEST_ROWS_OF_OTHERS = 30
 # Seeds of the default on one split of this task, which show how much depends on chance.
@@ -45,15 +44,16 @@ class TrustCell(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a model answered about the test rows of one case, whose targets are y (m,).
+    """What a model answered about the test rows X (m, d) of one case, whose targets are y (m,).
 
-    This library also tells the values (m,) of the most relevant column, and targets (n,) and
-    distributions of the training rows, each left out.
+    `relevant` (m, r) has the values of the most relevant columns. This library also tells targets
+    (n,) and distributions of the training rows, each left out.
     """
 
+    X: Array
     y: Array
+    relevant: Array
     answer: Answer
-    column: Array | None = None
     left_out: tuple[Array, PredictiveDistribution] | None = None
 
 
@@ -91,35 +91,36 @@ def run_trust_cell(cell: TrustCell, data_dir: str | None) -> Result:
     """Fit, predict and score; the rows of several simulations are scored as one."""
     cases = cases_of(cell.task, cell.part, data_dir)
     outcomes = [_outcome(case, cell.model, cell.seed) for case in cases]
-    return {**cell._asdict(), "n_train": len(cases[0].y_train), **trust_scores(outcomes)}
+    return {
+        **cell._asdict(),
+        "version": manygp.__version__,
+        "n_train": len(cases[0].y_train),
+        **trust_scores(outcomes),
+    }
 
 
 def _outcome(case: Split, model: str, seed: int) -> Outcome:
     """The answer of a model to the test rows, and what this library says beyond that."""
-    if model != "manygp":
+    left_out = None
+    if model == "manygp":
+        own, seconds = fitted(case.X_train, case.y_train, seed)
+        y, mean, std = own.model_.left_out_rows()
+        left_out = (y, own.model_.distribution_of(mean, std))
+        answer = answer_of(own, seconds, case.X_test)
+    else:
         answer = PEERS[model](case.X_train, case.y_train, case.X_test, seed)
-        return Outcome(case.y_test[: len(answer.mean)], answer)
-    own, seconds = fitted(case.X_train, case.y_train, seed)
-    y, mean, std = own.model_.left_out_rows()
-    left_out = (y, own.model_.distribution_of(mean, std))
-    column = case.X_test[:, relevant_column(own, case.X_train)]
-    return Outcome(case.y_test, answer_of(own, seconds, case.X_test), column, left_out)
-
-
-def relevant_column(model: ManyGPRegressor, X: Array) -> int:
-    """The column with the shortest length-scale in units of its std, for rows X (n, d)."""
-    spread = model.model_.x_scaling.apply(X).std(axis=0)
-    return int(np.argmax(metric(model.model_.kernel, X.shape[1]) * spread))
+    X = case.X_test[: len(answer.mean)]
+    relevant = X[:, relevant_columns(case.X_train, case.y_train)]
+    return Outcome(X, case.y_test[: len(X)], relevant, answer, left_out)
 
 
 def trust_scores(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """All scores of one or several fits, whose rows are put together."""
-    y = np.concatenate([outcome.y for outcome in outcomes])
+    X, y, relevant = (np.concatenate([outcome[i] for outcome in outcomes]) for i in range(3))
     answer = joined([outcome.answer for outcome in outcomes])
     sizes = [len(outcome.y) for outcome in outcomes]
-    deciles = _groups(answer.std, N_BINS)
-    columns = [outcome.column for outcome in outcomes if outcome.column is not None]
-    quartiles = _groups(np.concatenate(columns), N_QUARTILES) if columns else []
+    deciles = np.array_split(np.argsort(answer.std, kind="stable"), N_BINS)
+    rows = AskedRows(X, relevant, answer.mean, answer.std)
     found: dict[str, Any] = {
         **scores_of(answer, y),
         "log_score_error": standard_error(-answer.predictive.logpdf(y), sizes),
@@ -130,13 +131,14 @@ def trust_scores(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     if answer.interval is not None:
         intervals["interval"] = answer.interval
     for name, (lower, upper) in intervals.items():
-        inside = ((lower <= y) & (y <= upper)).astype(float)
+        inside = (lower <= y) & (y <= upper)
         found[name] = float(inside.mean())
-        found[f"{name}_error"] = standard_error(inside, sizes)
-        found |= {f"{name}_decile_{k}": inside[rows].mean() for k, rows in enumerate(deciles, 1)}
-        found |= {
-            f"{name}_quartile_{k}": inside[rows].mean() for k, rows in enumerate(quartiles, 1)
-        }
+        found[f"{name}_error"] = standard_error(inside.astype(float), sizes)
+        found |= {f"{name}_decile_{k}": inside[own].mean() for k, own in enumerate(deciles, 1)}
+        if name in CONDITIONAL:
+            found[f"{name}_score"] = interval_score(y, lower, upper, INTERVAL_LEVEL)
+            scores = conditional_scores(inside, rows)
+            found |= {f"{name}_{measure}": value for measure, value in scores.items()}
     return found
 
 
@@ -151,11 +153,6 @@ def standard_error(values: Array, sizes: Sequence[int]) -> float:
         means = [group.mean() for group in np.split(values, np.cumsum(sizes)[:-1])]
         error = max(error, np.std(means, ddof=1) / np.sqrt(len(means)))
     return float(error)
-
-
-def _groups(values: Array, n_groups: int) -> list[Array]:
-    """Rows by their values, from the smallest, in groups of equal size."""
-    return list(np.array_split(np.argsort(values, kind="stable"), n_groups))
 
 
 def _left_out_scores(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from benchmarks.studies import peers, peers_gp, peers_trees
 from benchmarks.studies.answers import (
     Answer,
     conformal_reach,
+    conformal_shift,
     hold_out,
     joined,
     scores_of,
@@ -119,6 +120,9 @@ def test_costly_peers_answer_the_first_rows_and_scikit_learn_refuses_many(monkey
         ("catboost-conformal", "catboost"),
         ("ngboost", "ngboost"),
         ("lightgbm", "lightgbm"),
+        ("catboost-quantiles", "catboost"),
+        ("lightgbm-quantiles", "lightgbm"),
+        ("treeffuser", "treeffuser"),
         ("mapie", "mapie"),
     ],
 )
@@ -206,9 +210,88 @@ def test_errors_of_rows_that_are_held_out_are_std_and_interval(
     np.testing.assert_allclose(answer.mean - lower, conformal_reach(errors))
 
 
+class FakeQuantiles:
+    """Quantiles of all rows: those of LightGBM at one level, or of CatBoost at three."""
+
+    width = 0.1
+
+    def __init__(self, alpha=None, loss_function="", **parameters):
+        asked = loss_function.removeprefix("MultiQuantile:alpha=").split(",")
+        self.levels = np.array([alpha] if alpha is not None else asked, dtype=float)
+
+    def fit(self, X, y):
+        self.median = np.median(y)
+
+    def predict(self, X):
+        found = self.median + self.width * np.sign(self.levels - 0.5)
+        return np.tile(found, (len(X), 1)) if len(found) == 3 else np.full(len(X), found[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "attribute"),
+    [
+        ("catboost-quantiles", "catboost", "CatBoostRegressor"),
+        ("lightgbm-quantiles", "lightgbm", "LGBMRegressor"),
+    ],
+)
+@pytest.mark.parametrize("width", [0.1, 9.0, -0.1])  # too narrow, too wide, crossing
+def test_quantiles_move_to_what_held_out_rows_need(name, module, attribute, width, monkeypatch):
+    monkeypatch.setattr(FakeQuantiles, "width", width)
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{attribute: FakeQuantiles}))
+    X, y, X_test, _ = smooth()
+    answer = peers.PEERS[name](X, y, X_test, 3)
+    rows = hold_out(X, y, 3)
+    reach = conformal_reach(rows.y_held - np.median(rows.y))
+    lower, upper = answer.interval
+    np.testing.assert_allclose(answer.mean, np.median(rows.y))
+    np.testing.assert_allclose(upper - answer.mean, reach)
+    np.testing.assert_allclose(answer.mean - lower, reach)
+    np.testing.assert_allclose(answer.predictive.interval(0.9)[1], upper)
+
+
+def test_an_interval_that_would_be_empty_has_no_width_and_a_small_std(monkeypatch):
+    class Fake(FakeQuantiles):
+        """Quantiles that are far too wide, but for those of row 30, which are one."""
+
+        def predict(self, X):
+            wide = np.where(np.arange(len(X)) == 30, 0.0, 9.0)
+            return self.median + wide * np.sign(self.levels - 0.5)[0]
+
+    monkeypatch.setitem(sys.modules, "lightgbm", SimpleNamespace(LGBMRegressor=Fake))
+    X, y, X_test, _ = smooth()
+    assert len(hold_out(X, y, 0).y_held) < 30 < len(X_test)  # only a test row is the exception
+    answer = peers.PEERS["lightgbm-quantiles"](X, y, X_test, 0)
+    lower, upper = answer.interval
+    assert lower[30] == upper[30]
+    assert answer.std[30] == pytest.approx(1e-3 * y.std())
+    assert (np.delete(answer.std, 30) > 0.1).all()
+
+
+def test_treeffuser_answers_with_its_draws(monkeypatch):
+    class Fake:
+        def __init__(self, seed):
+            self.seed = seed
+
+        def fit(self, X, y):
+            self.mean = y.mean()
+
+        def sample(self, X, n_samples, seed):
+            assert seed == self.seed == 4
+            return self.mean + np.linspace(-1, 1, n_samples)[:, None] * np.ones(len(X))
+
+    monkeypatch.setitem(sys.modules, "treeffuser", SimpleNamespace(Treeffuser=Fake))
+    X, y, X_test, _ = smooth()
+    answer = peers.PEERS["treeffuser"](X, y, X_test, 4)
+    np.testing.assert_allclose(answer.mean, y.mean())
+    np.testing.assert_allclose(answer.interval[1] - answer.mean, 0.9)
+    np.testing.assert_allclose(answer.mean - answer.interval[0], 0.9)
+    np.testing.assert_allclose(answer.std, np.linspace(-1, 1, 100).std())
+
+
 def test_the_conformal_reach_is_the_quantile_with_one_row_to_spare():
     assert conformal_reach(np.array([-9.0, *range(1, 9)])) == 9.0  # rank 9 of 9
     assert conformal_reach(np.arange(19.0)) == 17.0  # rank 18 of 19
+    assert conformal_shift(np.arange(19.0) - 30) == -13.0
 
 
 def test_rows_held_out_are_the_others_and_too_few_are_refused():
@@ -236,6 +319,9 @@ def test_histogram_boosting_predicts_better_than_the_mean():
         ("catboost-conformal", "catboost"),
         ("ngboost", "ngboost"),
         ("lightgbm", "lightgbm"),
+        ("catboost-quantiles", "catboost"),
+        ("lightgbm-quantiles", "lightgbm"),
+        ("treeffuser", "treeffuser"),
         ("mapie", "mapie"),
     ],
 )

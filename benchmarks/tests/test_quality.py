@@ -124,7 +124,7 @@ def test_a_process_that_takes_too_long_is_ended(tmp_path):
     assert store.read(CELLS) == [failed(*CELLS[0], "not finished in 0.01 s")]
 
 
-def test_a_peer_that_cannot_run_here_is_left_out_and_asked_again(tmp_path, monkeypatch):
+def test_a_peer_that_cannot_run_here_is_left_out_and_asked_again(tmp_path, monkeypatch, capsys):
     absent = fake_processes(
         monkeypatch, lambda c: (0, "", "no") if c.model == "svgp" else finishes(c)
     )
@@ -133,6 +133,8 @@ def test_a_peer_that_cannot_run_here_is_left_out_and_asked_again(tmp_path, monke
     assert seen == absent == CELLS
     assert "svgp" not in {one["model"] for one in store.read(CELLS)}
     assert STUDY.open_store(tmp_path).missing(CELLS) == [CELLS[2]]
+    task, model, seed = CELLS[2]
+    assert capsys.readouterr().err == f"{task} {model} {seed} is left out: no\n"
 
 
 def test_a_cell_runs_in_a_process_of_its_own(tmp_path):

@@ -16,12 +16,25 @@ from benchmarks.__main__ import main
 from benchmarks.datasets import Split
 from benchmarks.studies import cases, trust
 from benchmarks.studies.answers import Answer, normal
+from benchmarks.studies.conditional import (
+    MEASURES,
+    AskedRows,
+    conditional_scores,
+    relevant_columns,
+)
 from benchmarks.studies.names import FEW_ROWS, PAPER_TASKS, TRUST_MODELS, TRUST_TASKS
 from benchmarks.studies.trust import Outcome, TrustCell, standard_error, trust_cells, trust_scores
 from benchmarks.studies.trust_aims import NLL_BEFORE, aims
-from benchmarks.studies.trust_tables import LEVELS, own_table, peer_table, write_trust
+from benchmarks.studies.trust_tables import (
+    CONDITIONAL,
+    LEVELS,
+    conditional_table,
+    own_table,
+    peer_table,
+    write_trust,
+)
 from benchmarks.tests.data_folder import HOME
-from manygp import ManyGPRegressor, metrics
+from manygp import __version__, metrics
 from manygp.calibration import PredictiveDistribution
 
 STUDY = trust.trust_study()
@@ -39,8 +52,22 @@ def result(task="levy", part=0, model="manygp", seed=0, **changes):
     for name in (*(f"coverage_{level}" for level in LEVELS), "interval"):
         scores[name], scores[f"{name}_error"] = 0.9, 0.006
         scores |= {f"{name}_decile_{k}": 0.88 for k in range(1, 11)}
-        scores |= {f"{name}_quartile_{k}": 0.89 for k in range(1, 5)}
+    for name in CONDITIONAL:
+        scores[f"{name}_score"] = 1.5
+        for measure in MEASURES:
+            field = f"{name}_{measure}"
+            scores |= {field: 0.88, f"{field}_low": 0.85, f"{field}_high": 0.95}
     return {"task": task, "part": part, "model": model, "seed": seed, **scores, **changes}
+
+
+def of_before(row):
+    """A result as it was kept before coverage was measured in parts of the data."""
+    new = {f"{name}_{end}" for name in CONDITIONAL for end in ("score", *MEASURES)}
+    return {
+        name: value
+        for name, value in row.items()
+        if name not in new and not name.endswith(("_low", "_high"))
+    }
 
 
 def without_interval(row):
@@ -122,7 +149,8 @@ def outcome(rng, n=200, dof=np.inf):
     y = mean + std * rng.normal(size=n)
     distribution = PredictiveDistribution(mean, std, np.array(dof), np.array(1.0))
     answer = Answer(mean, std, 1.0, 0.5, "", (mean - std, mean + std), distribution)
-    return Outcome(y, answer, rng.uniform(size=n), (y[:50], normal(mean[:50], std[:50])))
+    X, left_out = rng.uniform(size=(n, 3)), (y[:50], normal(mean[:50], std[:50]))
+    return Outcome(X, y, X[:, [1, 0]], answer, left_out)
 
 
 def test_scores_and_coverage_of_one_fit():
@@ -140,8 +168,23 @@ def test_scores_and_coverage_of_one_fit():
     first = np.argsort(answer.std)[:100]
     inside = np.abs(y - answer.mean) <= answer.std
     assert found["interval_decile_1"] == inside[first].mean()
-    last = np.argsort(given.column)[750:]
-    assert found["interval_quartile_4"] == inside[last].mean()
+    assert found["interval_worst_decile"] == min(
+        found[f"interval_decile_{k}"] for k in range(1, 11)
+    )
+    fifths = np.array_split(np.argsort(answer.mean), 5)
+    assert found["interval_lowest_fifth"] == inside[fifths[0]].mean()
+    assert found["interval_highest_fifth"] == inside[fifths[4]].mean()
+    quarters = [
+        inside[rows].mean()
+        for column in given.relevant.T
+        for rows in np.array_split(np.argsort(column), 4)
+    ]
+    assert found["interval_worst_quarter"] == min(quarters)
+    for field, (lower, upper) in {
+        "interval": answer.interval,
+        "coverage_90": answer.predictive.interval(0.9),
+    }.items():
+        assert found[f"{field}_score"] == metrics.interval_score(y, lower, upper)
     assert found["largest_std"] == answer.std.max() / y.std()
     assert json.loads(json.dumps(found)) == found
 
@@ -159,10 +202,11 @@ def test_rows_of_several_fits_are_scored_together():
 
 def test_a_peer_without_intervals_or_promises_has_none():
     given = outcome(np.random.default_rng(2))
-    plain = Outcome(given.y, given.answer._replace(interval=None))
+    plain = given._replace(answer=given.answer._replace(interval=None), left_out=None)
     found = trust_scores([plain])
-    assert not [name for name in found if "loo" in name or "quartile" in name]
-    assert "interval" not in found
+    assert not [name for name in found if "loo" in name]
+    assert [name for name in found if name.startswith("interval")] == ["interval_coverage"]
+    assert {f"coverage_90_{measure}" for measure in MEASURES} <= set(found)
 
 
 def test_rows_that_agree_within_a_fit_count_as_one():
@@ -171,12 +215,56 @@ def test_rows_that_agree_within_a_fit_count_as_one():
     assert standard_error(values, [50, 50]) == pytest.approx(0.5)
 
 
-def test_the_relevant_column_is_that_with_the_shortest_length_scale():
+def held_rows(rng, n, is_bad=None):
+    """Rows of which right intervals hold 90%, but half where `is_bad` (X -> bool)."""
+    X = rng.uniform(size=(n, 4))
+    bad = np.zeros(n, dtype=bool) if is_bad is None else is_bad(X)
+    held = rng.uniform(size=n) < np.where(bad, 0.5, 0.9)
+    return held, AskedRows(X, X[:, :3], X[:, 0], rng.uniform(size=n))
+
+
+def test_right_intervals_are_within_chance_everywhere():
+    found = conditional_scores(*held_rows(np.random.default_rng(0), 4000))
+    for measure in MEASURES:
+        assert found[f"{measure}_low"] <= found[measure] <= found[f"{measure}_high"]
+    # The bounds are those of the size of a group: 400 rows by std, 1,000 by a column.
+    assert 0.85 < found["worst_decile_low"] < found["worst_quarter_low"] < 0.9
+
+
+@pytest.mark.parametrize(
+    ("measure", "is_bad"),
+    [
+        ("worst_quarter", lambda X: X[:, 2] > 0.75),
+        ("lowest_fifth", lambda X: X[:, 0] < 0.2),
+        ("highest_fifth", lambda X: X[:, 0] > 0.8),
+        ("worst_slab", lambda X: X[:, 3] > 0.6),  # not among the relevant columns
+    ],
+)
+def test_intervals_that_fail_in_a_place_are_found_there(measure, is_bad):
+    found = conditional_scores(*held_rows(np.random.default_rng(1), 4000, is_bad))
+    assert found[measure] == pytest.approx(0.5, abs=0.06)
+    assert found[measure] < found[f"{measure}_low"]
+
+
+def test_intervals_that_fail_where_the_std_is_large_are_found_by_std():
+    held, rows = held_rows(np.random.default_rng(2), 4000, lambda X: X[:, 3] > 0.9)
+    found = conditional_scores(held, rows._replace(std=rows.X[:, 3]))
+    assert found["worst_decile"] == pytest.approx(0.5, abs=0.06)
+
+
+def test_few_rows_have_no_slab_but_groups():
+    found = conditional_scores(*held_rows(np.random.default_rng(0), 60))
+    assert found["worst_slab"] is found["worst_slab_low"] is found["worst_slab_high"] is None
+    assert 0 <= found["worst_decile"] <= 1
+
+
+def test_the_relevant_columns_are_those_of_the_shortest_length_scales():
     rng = np.random.default_rng(0)
-    X = rng.uniform(size=(150, 3)) * [1, 1000, 1]
-    y = np.sin(12 * X[:, 1] / 1000) + 0.1 * X[:, 0] + 0.01 * rng.normal(size=150)
-    model = ManyGPRegressor(random_state=0).fit(X, y)
-    assert trust.relevant_column(model, X) == 1
+    X = rng.uniform(size=(300, 4)) * [1, 1000, 1, 1]
+    y = np.sin(12 * X[:, 1] / 1000) + np.sin(4 * X[:, 3]) + 0.01 * rng.normal(size=300)
+    assert relevant_columns(X, y)[:2].tolist() == [1, 3]
+    assert len(relevant_columns(X, y)) == 3
+    assert sorted(relevant_columns(X[:2, :2], y[:2])) == [0, 1]  # two rows are enough
 
 
 def test_a_cell_of_this_library_is_scored_with_what_it_promised(monkeypatch):
@@ -186,7 +274,8 @@ def test_a_cell_of_this_library_is_scored_with_what_it_promised(monkeypatch):
     assert (found["n_train"], found["n_scored"]) == (8, 400)
     assert "interval" not in found  # eight rows promise no 90%
     assert np.isfinite(found["loo_log_score"])
-    assert 0 <= found["coverage_90_quartile_1"] <= 1
+    assert 0 <= found["coverage_90_worst_quarter"] <= 1
+    assert found["version"] == __version__
 
 
 def test_a_cell_of_a_peer_scores_the_rows_that_it_answered(monkeypatch):
@@ -199,6 +288,10 @@ def test_a_cell_of_a_peer_scores_the_rows_that_it_answered(monkeypatch):
     found = trust.run_trust_cell(TrustCell("levy", 0, "ngboost", 0), None)
     assert found["n_scored"] == 30
     assert found["nll"] == pytest.approx(metrics.nll(case.y_test[:30], short.mean, short.std))
+    lower, upper = short.predictive.interval(0.9)
+    score = metrics.interval_score(case.y_test[:30], lower, upper)
+    assert found["coverage_90_score"] == pytest.approx(score)
+    assert 0 <= found["coverage_90_worst_quarter"] <= found["coverage_90"]
 
 
 # The aims.
@@ -258,12 +351,23 @@ def test_nothing_is_claimed_without_results():
         ("the log score that", "levy", {"loo_log_score": 0.44}, "levy +0.060 (allowed 0.050)"),
         ("90% intervals, conformal: within", "levy", {"interval": 0.885}, "levy 88.5%"),
         ("90% intervals, of the distribution: within", "levy", {"coverage_90": 0.92}, "92.0%"),
-        ("90% intervals, conformal: at least", "levy", {"interval_decile_3": 0.7}, "levy 70.0%"),
         (
-            "90% intervals, of the distribution: at least",
+            "90% intervals, conformal: at least 85% in the worst decile",
+            "levy",
+            {"interval_decile_3": 0.7},
+            "levy 70.0%",
+        ),
+        (
+            "90% intervals, of the distribution: at least 85% in the worst decile",
             "levy",
             {"coverage_90_decile_10": 0.84},
             "levy 84.0% (within two standard errors)",
+        ),
+        (
+            "90% intervals, conformal: at least 85% in the worst slab",
+            "levy",
+            {"interval_worst_slab": 0.8},
+            "levy 80.0%",
         ),
         ("up to 12 training rows", "rows-5", {"coverage_90": 0.79}, "rows-5 79.0%"),
         ("calibration worsens", "levy", {"crps": 0.27}, "levy crps +0.020"),
@@ -283,6 +387,16 @@ def test_a_miss_is_named_with_its_number(start, task, changes, found):
         ("the log score that", "levy", {"loo_log_score": 0.36, "log_score_error": 0.08}),
         ("90% intervals, conformal: within", "levy", {"interval": 0.889}),
         ("90% intervals, conformal: within", "levy", {"interval": 0.909, "n_scored": 20_000}),
+        (
+            "90% intervals, conformal: at least 85% in the worst slab",
+            "levy",
+            {"interval_worst_slab": 0.8, "interval_worst_slab_low": 0.79},
+        ),
+        (
+            "90% intervals, conformal: at least 85% in the worst slab",
+            "levy",
+            {"interval_worst_slab": None},
+        ),
     ],
 )
 def test_what_is_allowed_depends_on_the_number_of_rows(start, task, changes):
@@ -312,6 +426,8 @@ def test_folds_are_averaged_and_what_is_worst_is_not():
     pol = rows["pol-folds"]
     assert (pol["NLL"], pol["largest std"]) == ("-2.500", "2.00")
     assert pol["worst decile"] == "50.0% / 88.0%"
+    assert (pol["worst quarter"], pol["interval score"]) == ("88.0% / 88.0%", "1.500 / 1.500")
+    assert rows["rows-5"]["worst slab"] == "88.0%"
     assert pol["not calibrated"] == "-1.000 / 0.250 / 0.050"
     assert rows["levy"]["training rows"] == "failed: MemoryError"
     assert rows["rows-5"]["90% conformal"] == "-"
@@ -335,12 +451,53 @@ def test_others_stand_beside_us():
     ]
 
 
+def test_every_model_has_a_row_of_where_its_intervals_hold():
+    results = [
+        result("pol-folds", 0, interval_worst_slab=0.8, interval_worst_slab_low=0.75),
+        result("pol-folds", 1, interval_worst_slab=0.82, interval_worst_slab_low=0.83),
+        without_interval(result("pol-folds", model="ngboost", coverage_90_lowest_fifth=0.5)),
+        of_before(result("pol-folds", model="catboost")),
+        failed("pol-folds", model="mapie"),
+        of_before(result("levy")),
+    ]
+    table = conditional_table(results)
+    rows = {(row[0], row[1]): dict(zip(table.header, row, strict=True)) for row in table.rows}
+    # Of levy nothing was measured yet.
+    models = ["manygp", "CatBoost, uncertainty", "NGBoost"]
+    assert list(rows) == [("pol-folds", model) for model in models]
+    own, catboost, ngboost = rows.values()
+    assert own["worst slab"] == "80.0% (75.0 to 95.0)"  # the worst fold, which chance allows
+    assert ngboost["lowest fifth of predictions"] == "**50.0%** (85.0 to 95.0)"
+    assert (ngboost["CRPS"], ngboost["interval score"]) == ("0.2500", "1.500")
+    assert catboost["coverage"] == "90.0%"
+    assert set(list(catboost.values())[5:]) == {catboost["interval score"]} == {"-"}
+
+
+def test_results_of_before_are_read_and_have_dashes(tmp_path):
+    old = [of_before(result(task)) for task in PAPER_TASKS]
+    table = own_table(old)
+    for row in table.rows:
+        shown = dict(zip(table.header, row, strict=True))
+        assert shown["worst decile"] == "88.0% / 88.0%"
+        assert {shown[name] for name in ("interval score", "worst quarter", "worst slab")} == {"-"}
+    text = write_trust(tmp_path, old)[1].read_text()
+    assert text.startswith("Results of manygp 0.2.0.\n")
+    assert "None of these results has it" in text
+    assert judged(old, "90% intervals, conformal: at least 85% in the worst slab").holds is None
+
+
+def test_tables_name_all_versions_of_their_results(tmp_path):
+    results = [result(version="9.1"), of_before(result("ackley"))]
+    text = write_trust(tmp_path, results)[1].read_text()
+    assert text.startswith("Results of manygp 0.2.0 and 9.1.\n")
+
+
 def test_all_is_written_and_the_aims_come_last(tmp_path):
     written = write_trust(tmp_path, complete())
     assert [path.name for path in written] == ["results.csv", "tables.md"]
     rows = list(csv.DictReader(written[0].read_text().splitlines()))
     assert len(rows) == len(complete())
-    assert {"coverage_99_decile_10", "interval_quartile_4", "loo_crps"} <= set(rows[0])
+    assert {"coverage_99_decile_10", "interval_worst_slab_low", "loo_crps"} <= set(rows[0])
     table, last = written[1].read_text().split("### Aims, and whether they hold\n")
     assert own_table(complete()).markdown() in table
     assert last.strip().splitlines() == [aim.markdown() for aim in aims(complete())]
