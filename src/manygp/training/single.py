@@ -54,7 +54,7 @@ class SingleChoice:
     longer: float = 10.0
     # Standard errors of its gain that an expert from the first start must gain over that: with the
     # prior, and without, where nothing keeps the noise from vanishing.
-    min_gain_of_signal: tuple[float, float] = (1.0, 2.0)
+    min_gain_of_signal: tuple[float, float] = (0.5, 2.0)
 
 
 SINGLE = SingleChoice()
