@@ -1,7 +1,4 @@
-"""What holds for random data of every kind: `MANYGP_FITS=2000 make test-slow` asks for more.
-
-Each case is fitted a few times, and counts as one.
-"""
+"""What holds for random data of every kind; `MANYGP_FITS=2000 make test-slow` makes so many fits."""
 
 import os
 import warnings
@@ -12,7 +9,8 @@ import pytest
 
 from manygp import ManyGPRegressor, load
 
-N_CASES = int(os.environ.get("MANYGP_FITS", "60"))
+FITS_EACH = 4
+N_CASES = int(os.environ.get("MANYGP_FITS", "300")) // FITS_EACH
 COLUMNS = {
     "uniform": lambda rng, n: rng.uniform(size=n),
     "normal": lambda rng, n: rng.normal(size=n),
