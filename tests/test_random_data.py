@@ -1,4 +1,4 @@
-"""What holds for random data of every kind; `MANYGP_FITS=2000 make test-slow` makes so many fits."""
+"""What holds for random data of every kind: `MANYGP_FITS=2000 make test-slow` for 2,000 fits."""
 
 import os
 import warnings
