@@ -93,6 +93,7 @@ CHANGES = {
     "optimizer": None,
     "n_targets": 1,
     "copy_X_train": False,
+    "noise": "constant",
 }
 
 

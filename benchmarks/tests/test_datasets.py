@@ -159,6 +159,7 @@ def test_split_leaves_its_input_alone():
     np.testing.assert_array_equal(data.y, y)
 
 
+@pytest.mark.filterwarnings("ignore:y is constant")
 def test_split_of_a_constant_feature_and_target_stays_finite():
     parts = split(Dataset("constant", np.full((10, 2), 3.0), np.full(10, 7.0)), seed=0)
     for array in parts[:4]:

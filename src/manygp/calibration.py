@@ -355,7 +355,7 @@ class LeftOutErrors(NamedTuple):
         """
         total = np.broadcast_to(self.total(curve), self.squares.shape)
         if log_factors is not None:
-            total = total * np.exp(log_factors)
+            total = (total - self.alpha) * np.exp(log_factors) + self.alpha
         std = np.exp(0.5 * np.log(total).mean(axis=0)) if len(total) > 1 else np.sqrt(total[0])
         return fit_conformal_scores(np.sqrt(self.squares / total), std)
 

@@ -326,8 +326,9 @@ class FittedModel:
             mean = self._in_units(self.cross_validated[:-1, rows])
             std = self.cross_validated[-1, rows]
             if self.noise is not None:
-                none = np.zeros((self.n_targets, len(rows)))
-                std = std * np.exp(0.5 * self.noise.of_left_out(rows, none))
+                logs = self.noise.of_left_out(rows, np.zeros((self.n_targets, len(rows))))
+                alpha = data.alpha[rows]
+                std = np.sqrt((std**2 - alpha) * np.exp(logs) + alpha)
             std = self._std_in_units(std)
         else:
             mean, std = self.loo_predict(rows)

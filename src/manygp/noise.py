@@ -308,27 +308,28 @@ def learn_noise(
     n = len(errors.variance)
     if n < NOISE.fewest_rows:
         return None, []
-    total = errors.total(curve)
+    alpha = errors.alpha
+    total = errors.total(curve) - alpha
+    squares = np.maximum(errors.squares - alpha, 0.0)
     folds = np.random.default_rng(1).permutation(n) % CORRECTION.folds
     with single_threaded_blas():
         found = [
-            _learn_target(X[errors.rows], total, errors.means[t], errors.squares[t], folds)
-            for t in range(len(errors.squares))
+            _learn_target(X[errors.rows], total, errors.means[t], squares[t], folds)
+            for t in range(len(squares))
         ]
     features, coefficients, seen, held_out = zip(*found, strict=True)
     logs = np.array(held_out)
-    before = normal_nll(errors.squares, total)
+    before = normal_nll(errors.squares, total + alpha)
     best, best_nll = 0.0, before
     for strength in NOISE.strengths:
-        nll = normal_nll(errors.squares, total * np.exp(strength * logs))
-        if nll.mean() < best_nll.mean():
+        nll = normal_nll(errors.squares, total * np.exp(strength * logs) + alpha)
+        if gains(best_nll.mean(axis=0), nll.mean(axis=0)):  # the weaker one, if that is as good
             best, best_nll = strength, nll
     votes = sum(
         best_nll[:, folds == one].mean() < before[:, folds == one].mean()
         for one in range(CORRECTION.folds)
     )
-    enough = votes >= CORRECTION.most_folds
-    taken = forced or (best > 0 and enough and gains(before.mean(axis=0), best_nll.mean(axis=0)))
+    taken = forced or (best > 0 and votes >= CORRECTION.most_folds)
     alternatives = [
         Alternative("local noise", "constant", float(before.mean()), not taken),
         Alternative("local noise", "local", float(best_nll.mean()), taken),

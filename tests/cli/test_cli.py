@@ -783,7 +783,7 @@ def test_mistakes_in_the_command_are_usage_errors(made, tmp_path):
         ("nix",): "No such command 'nix'",
         ("predict", model): "Missing argument 'DATA'",
         fit: "Missing option '--target'",
-        (*fit, "--target", "y", "--kernel", "Mat()"): "Mat is not one of RBF, Constant",
+        (*fit, "--target", "y", "--kernel", "Mat()"): "Mat is not one of Additive, Constant",
         (*fit, "--target", "y", "--kernel", "1 +"): "cannot read the kernel '1 +'",
         (*fit, "--target", "y", "--label", "nix"): "'nix' is not one of 'bt-ent-c'",
         (*fit, "--target", "y", "--points-per-expert", 0): "0 is not in the range x>=1",

@@ -90,7 +90,6 @@ LIMITED = """
 import resource, sys
 import numpy as np
 from manygp.storage import container
-from waiting import wait_until
 for limit in sys.argv[2:]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
     try:

@@ -570,7 +570,7 @@ def test_every_key_of_a_trend_may_be_anything(tmp_path, sources, source, unsynce
             container.write(path, replaced(manifest, where, value), arrays)
             verdicts[where, str(value)[:50]] = verdict(path)
     container.write(path, replaced(manifest, ("trend", "name"), "x"), arrays)
-    assert verdict(path).endswith("unknown trend type 'x'")
+    assert "unknown trend type 'x'" in verdict(path)
     assert len(set(verdicts.values())) > 5
 
 

@@ -1,4 +1,4 @@
-"""Few rows of noise: row 81 of the faults in docs/reliability.md."""
+"""Noise of few rows is not taken for signal."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def noise(seed):
 
 
 @pytest.mark.parametrize("seed", DRAWS)
-def test_81_noise_of_few_rows_is_honest_in_any_order(seed):
+def test_noise_of_few_rows_is_honest_in_any_order(seed):
     X, y, rng = noise(seed)
     order = rng.permutation(N_ROWS)
     mean, std = ManyGPRegressor(random_state=0).fit(X, y).predict(X, return_std=True)
@@ -27,7 +27,7 @@ def test_81_noise_of_few_rows_is_honest_in_any_order(seed):
 
 
 @pytest.mark.slow
-def test_81_intervals_hold_repeated_measurements_of_noise():
+def test_intervals_hold_repeated_measurements_of_noise():
     held = []
     for seed in range(40):
         X, y, rng = noise(seed)
@@ -36,7 +36,7 @@ def test_81_intervals_hold_repeated_measurements_of_noise():
     assert np.mean(held) > 0.8
 
 
-def test_81_a_smooth_function_without_noise_is_still_interpolated():
+def test_a_smooth_function_without_noise_is_still_interpolated():
     X = np.random.default_rng(0).uniform(size=(N_ROWS, 2))
     y = np.sin(4 * X[:, 0]) + X[:, 1] ** 2
     mean, std = ManyGPRegressor(random_state=0).fit(X, y).predict(X, return_std=True)

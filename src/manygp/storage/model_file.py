@@ -66,7 +66,7 @@ RENAMED = {"pull": "shrinkage", "pulls": "shrinkages"}
 # Parameters that older files lack.
 ADDED = {
     "columns": "auto", "trend": "auto", "optimizer": L_BFGS, "n_targets": None,
-    "copy_X_train": True,
+    "copy_X_train": True, "noise": "auto",
 }  # fmt: skip
 
 T = TypeVar("T")
