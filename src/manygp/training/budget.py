@@ -212,7 +212,8 @@ def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
     n, _ = job.shape
     if n_experts == 1 and n < SINGLE.few_rows:
         fits = SINGLE.folds * FREE_EVALUATIONS * job.evaluation((1 - 1 / SINGLE.folds) * n)
-        return 2 * fits / job.gain  # with a prior, and without
+        starts = 3 if n <= SINGLE.noise_rows else 2  # expecting noise; with a prior, and without
+        return starts * fits / job.gain
     overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
     return _asking(
         job, min(n, COMMITTEE.learned_rows), n_experts, min(n, n / n_experts * (1 + overlap))

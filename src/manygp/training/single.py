@@ -1,7 +1,8 @@
 """A single expert: which kernel it has, and by how much its variance is to be corrected.
 
 With few rows the folds that are left out learn their own hyperparameters: the expert knows every
-row through these, so that leave-one-out alone would promise too much.
+row through these, so that leave-one-out alone would promise too much. Folds are dealt by what rows
+hold, so that the order in which rows come has no say.
 """
 
 from __future__ import annotations
@@ -46,6 +47,14 @@ class SingleChoice:
     fold_tolerance: float = 1e-4
     # Standard errors of its gain that a committee must gain, whose leave-one-out knows the rows.
     min_gain_of_local: float = 2.0
+    # Up to this many rows there is a second start, which expects noise: of all of the variance of
+    # y, which is 1, under length-scales that are so much longer.
+    noise_rows: int = 500
+    noise_variance: float = 1.0
+    longer: float = 10.0
+    # Standard errors of its gain that an expert from the first start must gain over that: with the
+    # prior, and without, where nothing keeps the noise from vanishing.
+    min_gain_of_signal: tuple[float, float] = (0.5, 2.0)
 
 
 SINGLE = SingleChoice()
@@ -61,7 +70,8 @@ def fit_single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -
     is_one = n >= SINGLE.fewest_rows and len(builder.layout) == 1
     is_corrected = is_one and space.recalibrate and space.standard
     if is_corrected and n < SINGLE.few_rows and builder.data.trend is None:
-        return _select_by_folds(builder, rules._replace(calibration=none), rng.permutation(n))
+        order = _order_of_folds(builder.data, rng)
+        return _select_by_folds(builder, rules._replace(calibration=none), order)
     committee = builder.final(0.0, 0.0)
     if not space.recalibrate:
         return Selection(committee, rules)
@@ -73,18 +83,49 @@ def fit_single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -
 
 
 def _select_by_folds(builder: Builder, rules: PredictionRules, order: IndexArray) -> Selection:
-    """An expert of few rows, whose hyperparameters have a weak prior unless rows gain by none."""
+    """An expert of few rows, whose hyperparameters have a weak prior unless rows gain by none.
 
-    def selection(precision: float) -> Selection:
+    Rows that are left out say little about the std at rows that are known: an expert that takes
+    noise for signal errs at the others no more than one that does not. So the one that expects
+    noise is kept unless the other is clearly better.
+    """
+
+    def selection(builder: Builder, precision: float) -> Selection:
         means, errors = _fold_errors(builder, precision, SINGLE.fold_tolerance, order)
         return _corrected(builder.committee(precision, 0.0), rules, errors, means)
 
     builder.run.progress.begin("calibration")
-    choice: Choice[Selection] = Choice("prior", Selection.row_nll)
-    choice.consider("weak", selection(SINGLE.prior_precision))
+    prior: Choice[Selection] = Choice("prior", Selection.row_nll)
+    prior.consider("weak", selection(builder, SINGLE.prior_precision))
     if len(order) > SINGLE.handful:
-        choice.consider("none", selection(0.0))
-    return choice.best.after(choice.alternatives)
+        prior.consider("none", selection(builder, 0.0))
+    if len(order) > SINGLE.noise_rows:
+        return prior.best.after(prior.alternatives)
+    gain = SINGLE.min_gain_of_signal[prior.value == "none"]
+    start: Choice[Selection] = Choice("start", Selection.row_nll, gain)
+    start.consider("noise", selection(_expecting_noise(builder), SINGLE.prior_precision))
+    start.consider("signal", prior.best)
+    left = [
+        one._replace(chosen=one.chosen and start.value == "signal") for one in prior.alternatives
+    ]
+    return start.best.after([*left, *start.alternatives])
+
+
+def _expecting_noise(builder: Builder) -> Builder:
+    """The same builder; its kernel starts from long length-scales, and noise of all of y."""
+    kernel = builder.kernel
+    is_scale = np.array(["length_scale" in name for name in kernel.theta_names])
+    theta = kernel.theta + np.log(SINGLE.longer) * is_scale
+    theta[-1] = np.log(SINGLE.noise_variance)
+    start = kernel.with_theta(np.clip(theta, *kernel.bounds.T))
+    starts = [start.theta[None]]
+    return Builder(builder.data, builder.layout, start, starts, builder.communication, builder.run)
+
+
+def _order_of_folds(data: TrainingData, rng: np.random.Generator) -> IndexArray:
+    """Rows (n,) as they are dealt into folds: at random, whatever the order they come in."""
+    columns = np.vstack([data.alpha, data.residuals.T, data.X.T])
+    return np.lexsort(columns)[rng.permutation(len(data.X))]
 
 
 def _corrected(
@@ -138,7 +179,7 @@ def try_structured_kernel(
         return found
     layout = Layout.of(data.X, [np.arange(n)], np.ones(d))
     builder = Builder(data, layout, kernel, [kernel.theta[None]], None, run)
-    order = np.random.default_rng(0).permutation(n)
+    order = _order_of_folds(data, np.random.default_rng(0))
     means, errors = _fold_errors(builder, 0.0, SINGLE.fold_tolerance, order)
     rules = space.first_rules._replace(nearest=None, calibration=none)
     other = _corrected(builder.committee(np.inf, 0.0), rules, errors, means)

@@ -1,0 +1,44 @@
+"""Noise of few rows is not taken for signal."""
+
+import numpy as np
+import pytest
+
+from manygp import ManyGPRegressor
+
+N_ROWS = 30
+# Draws that were taken for signal: the std at training rows was 0, or the order of rows decided.
+DRAWS = (4, 20, 23, 25)
+
+
+def noise(seed):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(size=(N_ROWS, 1 + seed % 3)), rng.normal(size=N_ROWS), rng
+
+
+@pytest.mark.parametrize("seed", DRAWS)
+def test_noise_of_few_rows_is_honest_in_any_order(seed):
+    X, y, rng = noise(seed)
+    order = rng.permutation(N_ROWS)
+    mean, std = ManyGPRegressor(random_state=0).fit(X, y).predict(X, return_std=True)
+    other = ManyGPRegressor(random_state=0).fit(X[order], y[order]).predict(X)
+    again = rng.normal(size=(200, N_ROWS))  # repeated measurements
+    assert np.mean(np.abs(again - mean) < 1.645 * std) > 0.4
+    assert np.all(np.abs(other - mean) < 0.1 * std)
+
+
+@pytest.mark.slow
+def test_intervals_hold_repeated_measurements_of_noise():
+    held = []
+    for seed in range(40):
+        X, y, rng = noise(seed)
+        mean, std = ManyGPRegressor(random_state=0).fit(X, y).predict(X, return_std=True)
+        held.append(np.mean(np.abs(rng.normal(size=(200, N_ROWS)) - mean) < 1.645 * std))
+    assert np.mean(held) > 0.8
+
+
+def test_a_smooth_function_without_noise_is_still_interpolated():
+    X = np.random.default_rng(0).uniform(size=(N_ROWS, 2))
+    y = np.sin(4 * X[:, 0]) + X[:, 1] ** 2
+    mean, std = ManyGPRegressor(random_state=0).fit(X, y).predict(X, return_std=True)
+    assert std.max() < 0.01 * y.std()
+    assert np.abs(mean - y).max() < 0.01 * y.std()
