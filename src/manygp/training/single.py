@@ -49,7 +49,7 @@ class SingleChoice:
     min_gain_of_local: float = 2.0
     # Up to this many rows there is a second start, which expects noise: of all of the variance of
     # y, which is 1, under length-scales that are so much longer.
-    noise_rows: int = 500
+    noise_rows: int = 100
     noise_variance: float = 1.0
     longer: float = 10.0
     # Standard errors of its gain that an expert from the first start must gain over that: with the
