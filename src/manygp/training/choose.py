@@ -56,6 +56,9 @@ class CommitteeChoice:
     # Experts that take part, at most; of more, those of some regions, so that cost does not grow.
     experts: int = 64
     regions: int = 8
+    # So few experts may all be queried. (Twelve of many gained .01 NLL on Kin40K and Protein, and
+    # half as much time again for each row.)
+    few_experts: int = 12
     # Experts learn their hyperparameters without the rows of the fold that is left out.
     folds: int = 4
     # The smallest and largest scale of variances that is believed.
@@ -202,9 +205,18 @@ class Scores(NamedTuple):
 
     @property
     def best(self) -> int:
-        """The first of those that are equal but for rounding."""
-        mean = self.nll.mean(axis=1)
-        return int(np.argmax(mean <= mean.min() + 1e-9))
+        """The first of those that are equal but for rounding.
+
+        A query costs as much as it asks experts: more of them must gain half a standard error.
+        """
+        mean, best = self.nll.mean(axis=1), -1
+        for count in dict.fromkeys(one.nearest for one in self.rules):
+            own = np.array([one.nearest == count for one in self.rules])
+            least = mean[own].min()
+            place = int(np.argmax(own & (mean <= least + 1e-9)))
+            if best < 0 or gains(self.nll[best], self.nll[place]):
+                best = place
+        return best
 
     @property
     def best_nll(self) -> Array:
@@ -248,7 +260,10 @@ def evaluate(
 
 def all_rules(space: SearchSpace, n_experts: int) -> list[PredictionRules]:
     """All combinations of rules, for a committee of some experts."""
-    counts = dict.fromkeys(None if k is None else min(k, n_experts) for k in space.nearest)
+    nearest = space.nearest
+    if len(nearest) > 1 and n_experts <= COMMITTEE.few_experts:
+        nearest = (*nearest, n_experts)
+    counts = dict.fromkeys(None if k is None else min(k, n_experts) for k in nearest)
     return [
         PredictionRules(weighting, calibration, space.aggregation, nearest=k)
         for weighting, calibration, k in product(space.weightings, space.calibrations, counts)
