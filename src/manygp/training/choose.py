@@ -56,8 +56,8 @@ class CommitteeChoice:
     # Experts that take part, at most; of more, those of some regions, so that cost does not grow.
     experts: int = 64
     regions: int = 8
-    # So few experts may all be queried. (Twelve of many gained .01 NLL on Kin40K and Protein, and
-    # half as much time again for each row.)
+    # So few experts may all be queried. (Twelve of a hundred gained .008 NLL on Kin40K, and
+    # take half as long again.)
     few_experts: int = 12
     # Experts learn their hyperparameters without the rows of the fold that is left out.
     folds: int = 4
