@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.datasets import load, split
 from manygp import ManyGPRegressor
+from manygp.answers import predict
 
 # Lines that are followed, places along each, and halvings that find a border.
 LINES, PLACES, HALVINGS = 60, 200, 48
@@ -63,7 +64,7 @@ def seams(fitted, starts, ends):
     near, far = expert_borders(fitted, starts, ends)
     if not len(near):
         return Seams(0, 0.0, 0.0)
-    (mean, std), (other_mean, other_std) = fitted.predict(near), fitted.predict(far)
+    (mean, std), (other_mean, other_std) = (predict(fitted, X) for X in (near, far))
     return Seams(
         len(near),
         float(np.max(np.abs(mean - other_mean) / std)),

@@ -1,13 +1,16 @@
-"""Old names of modules keep working until version 0.5, and say the new ones."""
+"""Old names of modules and methods keep working until version 0.5, and say the new ones."""
 
+import pickle
 import subprocess
 import sys
 from importlib import import_module
 
+import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
-import manygp  # noqa: F401 (it knows the old names)
-from manygp._moved import MOVED
+from manygp import ManyGPRegressor, answers
+from manygp._moved import METHODS, MOVED, PROPERTIES
 
 # What was public under an old name: see the API reference of version 0.2.
 PUBLIC = {
@@ -45,3 +48,34 @@ def test_an_old_statement_works_in_a_new_process_and_warns_where_it_stands(old, 
 def test_a_name_that_there_never_was_is_missing():
     with pytest.raises(ModuleNotFoundError, match=r"manygp\.nothing"):
         import_module("manygp.nothing")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X = np.random.default_rng(0).random((40, 1))
+    return ManyGPRegressor(trend="none", random_state=0).fit(X, np.sin(5 * X[:, 0])).model_
+
+
+@pytest.mark.parametrize("name", METHODS + PROPERTIES)
+def test_an_answer_is_a_method_until_version_0_5(name, fitted):
+    message = rf"FittedModel\.{name} is now .* manygp\.answers\.{name}; .*version 0\.5"
+    with pytest.warns(FutureWarning, match=message):
+        old = getattr(fitted, name)
+    assert (name in PROPERTIES) or old.func is getattr(answers, name)
+
+
+def test_an_old_method_gives_the_same_answer(fitted):
+    with pytest.warns(FutureWarning, match="predict") as caught:
+        old = fitted.predict(np.array([[0.5]]), latent=True)
+    assert caught[0].filename == __file__
+    assert_array_equal(old, answers.predict(fitted, np.array([[0.5]]), latent=True))
+    with pytest.warns(FutureWarning, match="tails"):
+        assert_array_equal(fitted.tails, answers.tails(fitted))
+
+
+def test_a_model_has_no_other_methods_and_keeps_its_answers_out_of_pickles(fitted):
+    before = pickle.dumps(fitted)
+    scores = answers.conformal_scores(fitted)
+    assert answers.conformal_scores(fitted) is scores
+    assert pickle.dumps(fitted) == before
+    assert not hasattr(pickle.loads(before), "forecast")

@@ -23,7 +23,7 @@ from sklearn.gaussian_process import kernels as sk
 from data import read_only
 from manygp import ManyGPRegressor
 from manygp.committee.committee import PARTITIONS
-from manygp.inputs import features
+from manygp.inputs import features, scaled_rows
 from manygp.kernels import (
     RBF,
     Additive,
@@ -353,7 +353,7 @@ def spread(problem, *answers):
 
 def prior_std(model, rows):
     """The largest std that an expert has before it sees data, in the units of y: (N, t)."""
-    Z = model._model._scaled(features(model, rows))
+    Z = scaled_rows(features(model, rows), model._model.x_scaling, model._model.columns)
     variances = [expert.kernel.diag(Z) for expert in model.experts_]
     return np.sqrt(np.max(variances, axis=0))[:, None] * model._model.y_scaling.scale
 

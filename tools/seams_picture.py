@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from manygp import ManyGPRegressor
+from manygp.answers import predict
 
 TITLES = {False: "nearest experts, all or nothing", True: "nearest experts, fading out"}
 
@@ -42,7 +43,7 @@ def draw(path):
     )
     for (above, below), (tapered, title) in zip(axes.T, TITLES.items(), strict=True):
         rules = fitted.rules._replace(tapered=tapered)
-        mean, std = replace(fitted, rules=rules, chosen=rules).predict(grid[:, None])
+        mean, std = predict(replace(fitted, rules=rules, chosen=rules), grid[:, None])
         colour = "C0" if tapered else "C3"
         above.plot(x, y, ".", color="0.8", markersize=2.5)
         above.fill_between(

@@ -20,6 +20,7 @@ from benchmarks.studies.answers import (
     seconds_of,
     timed,
 )
+from manygp.answers import distribution_of
 from manygp.arrays import Array
 from manygp.regressor import ManyGPRegressor
 
@@ -45,7 +46,7 @@ def answer_of(model: ManyGPRegressor, fit_seconds: float, X_test: Array) -> Answ
     interval = None
     if len(model.model_.committee.training_data().X) >= FEWEST_CONFORMAL:
         interval = model.predict_interval(X_test, INTERVAL_LEVEL)
-    distribution = model.model_.distribution_of(mean, std)
+    distribution = distribution_of(model.model_, mean, std)
     note = ", ".join(_choice_texts(chosen))
     return Answer(mean, std, fit_seconds, seconds, note, interval, distribution)
 

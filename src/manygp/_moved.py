@@ -1,14 +1,16 @@
-"""Old names of modules, which keep working until version 0.5, with a warning."""
+"""Old names of modules and methods, which keep working until version 0.5, with a warning."""
 
 from __future__ import annotations
 
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 MOVED = {
     "manygp.conformity": "manygp.calibration",
@@ -21,7 +23,7 @@ MOVED = {
     "manygp.kernels.foreign": "manygp.kernels.sklearn_kernel",
     "manygp.kernels.written": "manygp.kernels.user_kernel",
     "manygp.likeness": "manygp.sklearn_compat",
-    "manygp.prior": "manygp.model",
+    "manygp.prior": "manygp.answers",
     "manygp.rules.aggregation": "manygp.rules",
     "manygp.rules.calibration": "manygp.rules",
     "manygp.rules.combine": "manygp.rules",
@@ -34,6 +36,30 @@ MOVED = {
     "manygp.tables.writing": "manygp.tables.formats",
     "manygp.validation": "manygp.inputs",
 }
+
+# Answers that were methods of FittedModel, and those that were properties of it.
+METHODS = (
+    "calibration_ratio", "distribution_of", "gradients", "interval_of", "left_out_answers",
+    "left_out_rows", "left_out_scores", "log_marginal_likelihood", "log_marginal_likelihood_at",
+    "loo_predict", "mean", "noise_std", "predict", "predict_dist", "predict_experts",
+    "predict_interval", "predict_joint", "queried_by", "ready_for_intervals", "relevance",
+    "require_coverage", "sample", "training_rows",
+)  # fmt: skip
+PROPERTIES = ("tails", "written_kernel")
+
+
+def answer_as_method(model: Any, name: str) -> Any:
+    """`model.predict`, which is now `manygp.answers.predict` of the model; so for all METHODS."""
+    if name not in METHODS + PROPERTIES:
+        raise AttributeError(f"{type(model).__name__!r} object has no attribute {name!r}")
+    warnings.warn(
+        f"{type(model).__name__}.{name} is now the function manygp.answers.{name}; the old name "
+        "goes in version 0.5",
+        FutureWarning,
+        stacklevel=2,
+    )
+    answer = getattr(import_module("manygp.answers"), name)
+    return answer(model) if name in PROPERTIES else partial(answer, model)
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -51,9 +77,9 @@ class _Finder(MetaPathFinder, Loader):
             FutureWarning,
             stacklevel=2,
         )
-        found = ModuleType(spec.name)
-        found.__dict__.update(vars(import_module(new)))
-        return found
+        module = ModuleType(spec.name)
+        module.__dict__.update(vars(import_module(new)))
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing is left to do."""

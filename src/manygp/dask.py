@@ -31,6 +31,7 @@ try:
 except ImportError as error:
     raise ImportError('manygp.dask needs an extra: pip install "manygp[dask]"') from error
 
+from manygp import answers
 from manygp.arrays import Array
 from manygp.inputs import check_alpha, training_rows
 from manygp.outofcore import training
@@ -458,7 +459,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
         """
         if not dask.is_dask_collection(X):
             return super().predict_interval(X, coverage, alpha=alpha)
-        self.model_.require_coverage(coverage)
+        answers.require_coverage(self.model_, coverage)
         given = {"coverage": coverage, "alpha": _one_alpha(alpha)}
         return self._lazily(X, "predict_interval", given, 2)
 

@@ -16,11 +16,9 @@ import numpy as np
 from sklearn.base import RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    validate_data,
-)
+from sklearn.utils.validation import validate_data
 
-from manygp import inputs, storage
+from manygp import answers, inputs, storage
 from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
 from manygp.fit_report import CalibrationReport, Plan
@@ -474,7 +472,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         if return_std or not rows.are_known:
             found = self._mean_and_std(model, rows, latent=latent, alpha=alpha)
             return found if return_std else found[0]
-        return model.mean(rows.X)
+        return answers.mean(model, rows.X)
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, alpha: Any = 0.0
@@ -498,8 +496,9 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         lower, upper : ndarrays of shape (N,) or (N, t)
         """
         model = self.model_
-        model.require_coverage(coverage)
-        return model.interval_of(*self._mean_and_std(model, self._rows(X), alpha=alpha), coverage)
+        answers.require_coverage(model, coverage)
+        mean, std = self._mean_and_std(model, self._rows(X), alpha=alpha)
+        return answers.interval_of(model, mean, std, coverage)
 
     def predict_dist(self, X: Any, *, alpha: Any = 0.0) -> PredictiveDistribution:
         """The predictive distribution of y for each row: a Student-t with real tails.
@@ -521,7 +520,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
             Its `std` is that of `predict`.
         """
         model = self.model_
-        return model.distribution_of(*self._mean_and_std(model, self._rows(X), alpha=alpha))
+        mean, std = self._mean_and_std(model, self._rows(X), alpha=alpha)
+        return answers.distribution_of(model, mean, std)
 
     def predict_quantiles(self, X: Any, levels: Any, *, alpha: Any = 0.0) -> Array:
         """Quantiles of the predictive distribution: (N, q), or (N, t, q) for several targets.
@@ -554,7 +554,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         -------
         mean, std : ndarrays of shape (n,) or (n, t)
         """
-        return self.model_.loo_predict(rows, latent=latent)
+        return answers.loo_predict(self.model_, rows, latent=latent)
 
     def loo_score(self) -> dict[str, float]:
         """RMSE, NLL and ENCE of the training rows, each left out: quality without test data.
@@ -562,7 +562,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         NLL is the mean negative log-likelihood, ENCE the expected normalised calibration error;
         see `manygp.metrics`.
         """
-        return self.model_.left_out_scores()
+        return answers.left_out_scores(self.model_)
 
     def relevance(self) -> Relevance:
         """How much each column matters, as shares of the variance of y: a table by name.
@@ -576,7 +576,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         Relevance
             With `column`, `trend`, `local` and `total`.
         """
-        return self.model_.relevance()
+        return answers.relevance(self.model_)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False
@@ -590,7 +590,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         if not self.__sklearn_is_fitted__():
             return self._prior(X, self._settings()).sample(n_samples, rng, latent=latent)
         model, rows = self.model_, self._rows(X)
-        draws = model.sample(rows.X, n_samples, rng, latent=latent)
+        draws = answers.sample(model, rows.X, n_samples, rng, latent=latent)
         if not rows.are_known:
             (mean, std), (filled, narrow) = self._with_and_without_doubt(model, rows, latent)
             draws = mean[..., None] + (draws - filled[..., None]) * (std / narrow)[..., None]
@@ -598,7 +598,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
 
     def predict_experts(self, X: Any) -> ExpertPredictions:
         """What every expert predicts by itself, in the units of y, before any rule is applied."""
-        return self.model_.predict_experts(self._rows(X).X)
+        return answers.predict_experts(self.model_, self._rows(X).X)
 
     def noise_std(self, X: Any) -> Array:
         """Standard deviation of the noise alone at each row: (N,) or (N, t).
@@ -607,11 +607,11 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         ----------
         X : array-like or table of shape (N, d)
         """
-        return self.model_.noise_std(self._rows(X).X)
+        return answers.noise_std(self.model_, self._rows(X).X)
 
     def calibration_ratio(self, X: Any) -> Array:
         """Factor by which the calibration shrinks every expert's variance: (M, N)."""
-        return self.model_.calibration_ratio(self._rows(X).X)
+        return answers.calibration_ratio(self.model_, self._rows(X).X)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a file without pickle, whole or not at all.
@@ -666,7 +666,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         names = ("n_jobs", *RULE_PARAMETERS)
         if all(getattr(self, name) == getattr(fitted, name) for name in names):
             return self._model
-        return self._model.queried_by(self._settings())
+        return answers.queried_by(self._model, self._settings())
 
     def _settings(self) -> Settings:
         return Settings(**self.get_params(deep=False))
@@ -721,7 +721,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         from manygp.tables.base import Batch
         from manygp.tables.encoder import TableEncoder
 
-        rows, y = self._model.training_rows()
+        rows, y = answers.training_rows(self._model)
         seed = self.random_state if isinstance(self.random_state, Integral) else 0
         columns = dict(zip(names, rows.T, strict=True))
         return TableEncoder(random_state=int(seed)).fit(Batch(0, columns), y)
@@ -731,25 +731,25 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     ) -> tuple[Array, Array]:
         """Mean and std of rows, values of which may be unknown."""
         if rows.are_known:
-            return model.predict(rows.X, latent=latent, alpha=alpha)
+            return answers.predict(model, rows.X, latent=latent, alpha=alpha)
         known = inputs.check_alpha(alpha, len(rows.X))
-        found: tuple[Array, Array] = rows.encoder.predicted(
-            lambda X, noise: model.predict(X, latent=latent, alpha=noise), rows.encoded, known
+        answer: tuple[Array, Array] = rows.encoder.predicted(
+            lambda X, a: answers.predict(model, X, latent=latent, alpha=a), rows.encoded, known
         )
-        return found
+        return answer
 
     def _with_and_without_doubt(
         self, model: FittedModel, rows: Rows, latent: Any
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Mean and std of rows, and the same if values that were filled in were known."""
         found = self._mean_and_std(model, rows, latent=latent)
-        return found, model.predict(rows.X, latent=latent)
+        return found, answers.predict(model, rows.X, latent=latent)
 
     def _joint(
         self, model: FittedModel, rows: Rows, *, latent: bool, alpha: Any
     ) -> tuple[Array, Array]:
         """Mean and joint covariance; that of doubtful rows has their std on its diagonal."""
-        mean, cov = model.predict_joint(rows.X, latent=latent, alpha=alpha)
+        mean, cov = answers.predict_joint(model, rows.X, latent=latent, alpha=alpha)
         if not rows.are_known:
             mean, std = self._mean_and_std(model, rows, latent=latent, alpha=alpha)
             wider = std / np.sqrt(np.einsum("ii...->i...", cov))
@@ -779,7 +779,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
 
     @property
     def kernel_(self) -> Any:
-        return self._model.written_kernel
+        return answers.written_kernel(self._model)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)

@@ -14,11 +14,12 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array
 
-from manygp import inputs
+from manygp import answers, inputs
+from manygp.answers import Prior
 from manygp.arrays import Array
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
-from manygp.model import FittedModel, Prior
+from manygp.model import FittedModel
 from manygp.runtime.progress import warn
 from manygp.settings import Settings
 
@@ -61,17 +62,17 @@ class SklearnAttributes(BaseEstimator):
         """
         self._require_fit()
         if theta is not None:
-            found = self._model.log_marginal_likelihood_at(np.asarray(theta, dtype=float))
+            found = answers.log_marginal_likelihood_at(self._model, np.asarray(theta, dtype=float))
             return (np.float64(found[0]), found[1]) if eval_gradient else np.float64(found[0])
         if eval_gradient:
             raise ValueError(
                 "Gradient can only be evaluated for theta!=None: the experts have one theta each"
             )
-        return np.float64(self._model.log_marginal_likelihood())
+        return np.float64(answers.log_marginal_likelihood(self._model))
 
     @property
     def log_marginal_likelihood_value_(self) -> float:
-        return self._model.log_marginal_likelihood()
+        return answers.log_marginal_likelihood(self._model)
 
     @property
     def X_train_(self) -> Array:
@@ -97,7 +98,7 @@ class SklearnAttributes(BaseEstimator):
     def feature_importances_(self) -> Array:
         """Share of each column in what the model explains, of `relevance`; they sum to 1: (d,)."""
         self._require_fit()
-        total = self._model.relevance().total
+        total = answers.relevance(self._model).total
         return total / max(float(total.sum()), 1e-300)
 
     @property
@@ -124,7 +125,7 @@ class SklearnAttributes(BaseEstimator):
                 "return_mean_grad and return_std_grad are for one row of numbers, with "
                 f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows"
             )
-        found = *self.model_.predict(rows.X), *self.model_.gradients(rows.X[0])
+        found = *answers.predict(self.model_, rows.X), *answers.gradients(self.model_, rows.X[0])
         return found if of_std else found[:3]
 
     def _only_expert(self, name: str) -> Expert:

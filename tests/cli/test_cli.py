@@ -947,18 +947,18 @@ main(sys.argv[1:], prog_name="manygp")
 # Says when some rows are written, and then waits for a signal.
 SLOW_PREDICT = """
 import functools, sys, time
-from manygp.model import FittedModel
+from manygp import answers
 from manygp.tables.base import TableFile
 from manygp.cli import main
 TableFile.batches = functools.partialmethod(TableFile.batches, batch_rows=10)
-predict, done = FittedModel.predict, []
+predict, done = answers.predict, []
 def slow(*arguments, **named):
     if len(done) == 3:
         print("ready", flush=True)
         time.sleep(600)
     done.append(1)
     return predict(*arguments, **named)
-FittedModel.predict = slow
+answers.predict = slow
 main(sys.argv[1:], prog_name="manygp")
 """
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from manygp import ManyGPRegressor, metrics
+from manygp import ManyGPRegressor, answers, metrics
 from manygp.display import write_report
 from manygp.display.charts import number, percent, score
 from manygp.display.report import appendix, effects, scores, story
@@ -231,7 +231,7 @@ def test_scores_stand_beside_those_of_a_constant_and_a_linear_fit(written, model
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "two targets"])
 def test_scores_are_those_of_rows_left_out(written, models, kind):
-    n = models[kind].model_.training_rows()[0].shape[0]
+    n = answers.training_rows(models[kind].model_)[0].shape[0]
     html = written(kind)
     table = {
         line[0]: line[1] for line in cells(table_of(html, f"{n} training rows, each left out"))
@@ -411,7 +411,7 @@ def test_rows_have_the_numbers_of_the_table_that_they_are_in(models, tmp_path):
     numbers = 1000 + 2 * np.arange(150)
     html = page_about(models["shared"], tmp_path, numbers=numbers)
     shown = [int(line[0].replace(",", "")) for line in cells(table_of(html, "Largest errors"))[1:]]
-    left_out = models["shared"].model_.left_out_answers(150)
+    left_out = answers.left_out_answers(models["shared"].model_, 150)
     error = np.abs(left_out[1][:, 0] - left_out[2])
     assert shown == (1000 + 2 * np.argsort(-error, kind="stable")[:10]).tolist()
 

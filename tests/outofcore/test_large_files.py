@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import manygp
 from large import COLUMNS, bytes_of, lower_limits, make_rows, model, write
-from manygp import ManyGPRegressor
+from manygp import ManyGPRegressor, answers
 from manygp.gp.expert import Spans
 from manygp.metrics import nll, rmse
 from manygp.outofcore import stages, training
@@ -66,7 +66,7 @@ def test_a_model_of_many_rows_is_as_good_as_one_of_rows_in_memory(reference):
 
 
 def test_every_row_has_one_expert_and_keeps_its_place(reference):
-    found, targets = reference[0].model_.training_rows()
+    found, targets = answers.training_rows(reference[0].model_)
     assert_allclose(found, X, atol=1e-12)
     assert_allclose(targets[:, 0], Y, atol=1e-12)
     sizes = [len(expert.indices) for expert in reference[0].experts_]
@@ -223,7 +223,7 @@ def test_rows_without_a_target_are_left_out(tmp_path):
     holes[::7] = np.nan
     path = write(tmp_path / "holes.parquet", X, holes)
     fitted = model().fit(path, target="y")
-    found, _ = fitted.model_.training_rows()
+    found, _ = answers.training_rows(fitted.model_)
     assert_allclose(found, X[~np.isnan(holes)], atol=1e-12)
 
 

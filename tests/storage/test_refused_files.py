@@ -17,7 +17,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import manygp
-from manygp import ManyGPRegressor, ModelFileError
+from manygp import ManyGPRegressor, ModelFileError, answers
 from manygp.kernels.text import parse_kernel
 from manygp.storage import check_model, container
 from memory import MEASURABLE, PEAK_BYTES
@@ -482,7 +482,7 @@ def verdict(path):
         rows = QUERIES[:5, : loaded.n_features_in_]
         try:
             mean, std = loaded.predict(rows, return_std=True)
-            width = loaded.model_._conformal_scores.errors
+            width = answers.conformal_scores(loaded.model_).errors
         except ValueError as error:
             return f" answers nothing: {error}"
     assert np.all(np.isfinite(mean))

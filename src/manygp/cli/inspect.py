@@ -107,12 +107,12 @@ def _posterior(path: Path) -> PosteriorDisplay:
     """The curve of a model of one column."""
     import numpy as np
 
-    from manygp import load
+    from manygp import answers, load
     from manygp.display.plots import PosteriorDisplay
 
     estimator = load(path)
     model = estimator.model_
-    x, y = model.training_rows()
+    x, y = answers.training_rows(model)
     line = np.linspace(x.min(), x.max(), 400)[:, None]
     few = len(model.committee) <= MOST_EXPERTS_DRAWN
     # The line has no names, and needs none.
@@ -127,14 +127,14 @@ def _posterior(path: Path) -> PosteriorDisplay:
 
 def _reliability(path: Path, data: Path | None, target: str | None) -> ReliabilityDisplay:
     """Errors against std, of the rows of a table or of training rows left out."""
+    from manygp import answers
     from manygp.cli.table_model import TableModel
     from manygp.display.plots import ReliabilityDisplay
-    from manygp.model import LEFT_OUT_ROWS
     from manygp.storage import read_model
 
     if data is None:
         model = read_model(path)
-        rows = model.left_out_rows(LEFT_OUT_ROWS)
+        rows = answers.left_out_rows(model, answers.LEFT_OUT_ROWS)
         return ReliabilityDisplay.from_predictions(*rows, name="training rows, left out")
     found = TableModel.load(path).tested(data, target, None)
     return ReliabilityDisplay.from_predictions(found.y, *found.answers[:2], name="tested rows")
@@ -225,12 +225,13 @@ def verify(model: Path, as_json: bool) -> None:
     """  # fmt: skip
     import numpy as np
 
+    from manygp import answers
     from manygp.storage import read_model
 
     fitted = read_model(model)
-    x, _ = fitted.training_rows()
+    x, _ = answers.training_rows(fitted)
     largest = max(fitted.committee.experts, key=lambda expert: len(expert.X))
-    mean, std = fitted.predict(x[largest.indices[:VERIFIED_ROWS]])
+    mean, std = answers.predict(fitted, x[largest.indices[:VERIFIED_ROWS]])
     if not (np.all(np.isfinite(mean)) and np.all(std > 0)):
         raise ValueError(f"{model} does not predict its own rows")
     if as_json:

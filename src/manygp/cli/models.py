@@ -196,8 +196,7 @@ def fit(
     parameters = {name: value for name, value in given.items() if value is not None}
     with shown(verbose=sys.stderr.isatty()) as told:
         told.begin("starting")  # these take a second, or more on a busy machine
-        from manygp import ManyGPRegressor
-        from manygp.model import LEFT_OUT_ROWS
+        from manygp import ManyGPRegressor, answers
         from manygp.outofcore.files import Source
         from manygp.storage import write_model
         from manygp.tables.encoder import TableEncoder
@@ -228,7 +227,7 @@ def fit(
             write_model(output, model)
         if report is not None:
             _write_report(model, report, output.name, numbers)
-        left_out = model.left_out_rows(LEFT_OUT_ROWS)
+        left_out = answers.left_out_rows(model, answers.LEFT_OUT_ROWS)
     facts = _fit_facts(output, model, seconds, left_out)
     if as_json:
         click.echo(json.dumps(facts))
@@ -291,9 +290,11 @@ def _fitted(
     estimator: ManyGPRegressor, table: TrainingTable, checkpoint: Path | None
 ) -> FittedModel:
     """The model of a table, with what is needed to read other tables like it."""
+    from manygp.answers import ready_for_intervals
+
     estimator.set_params(verbose=sys.stderr.isatty())
     estimator.fit(table.rows, table.y, alpha=table.noise, checkpoint=checkpoint)
-    model = estimator.model_.ready_for_intervals()
+    model = ready_for_intervals(estimator.model_)
     # Noise of training rows is kept with these; an encoder, as it was fitted.
     settings = replace(model.settings, verbose=False, alpha=0.0, columns="auto")
     return replace(
@@ -348,7 +349,7 @@ def _fit_facts(
     """What a machine is told about a fit."""
     return {
         "model": str(output),
-        "rows": len(model.training_rows()[1]),
+        "rows": len(model.committee.training_data().X),
         "columns": list(model.encoder.column_names if model.encoder else model.names or ()),
         "experts": len(model.committee),
         "trend": trend_name(model),
@@ -405,6 +406,7 @@ def predict(
     column for each quantile: q0.05 and q0.95 are the ends of the interval of 90%. Columns of DATA
     are matched by name, and others ignored. DATA may be larger than memory; - is standard input.
     """  # fmt: skip
+    from manygp.answers import require_coverage
     from manygp.cli.table_model import TableModel
     from manygp.tables.formats import check_output
 
@@ -417,7 +419,7 @@ def predict(
         _require_format(check_output, output)
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
     for share in (coverage, *(abs(2 * level - 1) for level in quantiles if level != 0.5)):
-        fitted.model.require_coverage(share)
+        require_coverage(fitted.model, share)
     options = AnswerOptions(names, quantiles, coverage, keep, digits)
     with data_file(data) as path:
         counts = _write_answers(fitted, path, output, options, decimal)
@@ -543,13 +545,13 @@ def evaluate(
     Rows that the model has learned from are counted, and scored too: they tell nothing about
     other rows.
     """  # fmt: skip
-    from manygp import metrics
+    from manygp import answers, metrics
     from manygp.cli.table_model import TableModel
 
     if report is not None:
         require_place(report, model, data)
     fitted = TableModel.load(model, missing=missing, unknown=unknown)
-    fitted.model.require_coverage(coverage)
+    answers.require_coverage(fitted.model, coverage)
     with data_file(data) as path:
         scored = fitted.tested(path, target, coverage, decimal=decimal, with_rows=True)
     y, (mean, std, lower, upper) = scored.y, scored.answers
@@ -561,7 +563,7 @@ def evaluate(
     if n_known:
         say(f"manygp: {_known_rows(n_known, len(y))}", err=True)
     scores = scores_of(y, mean, std)
-    distribution = fitted.model.distribution_of(mean, std)
+    distribution = answers.distribution_of(fitted.model, mean, std)
     scores["log_score"] = metrics.log_score(y, distribution)
     scores["crps_of_distribution"] = metrics.crps(y, distribution)
     scores["within_90"] = metrics.coverage(y, mean, std)

@@ -101,6 +101,7 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
     """
     import numpy as np
 
+    from manygp import answers
     from manygp.display.report import write_report
 
     known = training_rows_among(fitted, tested)
@@ -109,7 +110,7 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
     shown, numbers = counted(n, "row"), None
     if n_known == n:
         # Of the whole training table the k-th row is the k-th training row.
-        _, own = fitted.model.training_rows()
+        _, own = answers.training_rows(fitted.model)
         is_whole = len(own) == n and np.allclose(tested.y, own[:, 0], rtol=1e-9, atol=0)
         numbers = tested.numbers if is_whole else None
         new, shown = None, f"{shown}, all of them training rows, each left out"

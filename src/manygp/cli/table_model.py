@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from manygp import answers
 from manygp.arrays import Array, IndexArray
 from manygp.display.report import Tested
 from manygp.model import FittedModel
@@ -89,16 +90,16 @@ class TableModel(NamedTuple):
         Without a coverage there is neither lower nor upper.
         """
         mean, std = self.encoder.predicted(
-            lambda X, alpha: self.model.predict(X, alpha=alpha), rows, 0.0
+            lambda X, alpha: answers.predict(self.model, X, alpha=alpha), rows, 0.0
         )
-        ends = () if coverage is None else self.model.interval_of(mean, std, coverage)
+        ends = () if coverage is None else answers.interval_of(self.model, mean, std, coverage)
         return np.array([mean, std, *ends, *(self._quantile(mean, std, one) for one in levels)])
 
     def _quantile(self, mean: Array, std: Array, level: float) -> Array:
         """An end of the interval that leaves as much outside: 0.05 and 0.95 are those of 90%."""
         if level == 0.5:
             return mean
-        lower, upper = self.model.interval_of(mean, std, abs(2 * level - 1))
+        lower, upper = answers.interval_of(self.model, mean, std, abs(2 * level - 1))
         return lower if level < 0.5 else upper
 
     def named_target(self, target: str | None) -> str:
@@ -119,29 +120,29 @@ class TableModel(NamedTuple):
     ) -> ScoredRows:
         """Targets and answers of the rows of a table that have a target."""
         if coverage is not None:
-            self.model.require_coverage(coverage)
+            answers.require_coverage(self.model, coverage)
         target = self.named_target(target)
         columns = dict.fromkeys([*self.encoder.column_names, target])
         table = open_table(data, decimal)
-        answers, kept, every = [], [], []
+        answered, kept, every = [], [], []
         with counting() as count, naming_file(table):
             for batch in table.batches(list(columns)):
                 y, rows = targets_of(batch, target), self.encoder.encode(batch)
                 known = ~np.isnan(y)
                 every.append(y)
                 if known.any():
-                    answers.append(self.answers(rows.some(known), coverage))
+                    answered.append(self.answers(rows.some(known), coverage))
                 if with_rows:
                     kept.append((rows.X[known], self.encoder.codes(batch)[known]))
                 count(len(y))
-        if not answers:
+        if not answered:
             raise ValueError(f"{table.path}: no row has a value of {target!r}")
         targets = np.concatenate(every)
         known = ~np.isnan(targets)
         X, codes = map(np.concatenate, zip(*kept, strict=True)) if with_rows else (None, None)
         return ScoredRows(
             targets[known],
-            np.concatenate(answers, axis=1),
+            np.concatenate(answered, axis=1),
             int((~known).sum()),
             np.flatnonzero(known) + 1,
             X,

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from manygp import answers
 from manygp.arrays import AnyArray
 from manygp.calibration import ConformalScores
 from manygp.checks import floats, require, shape_of
@@ -172,7 +173,7 @@ def read_model(path: str | PathLike[str]) -> FittedModel:
     def build() -> FittedModel:
         with np.errstate(all="ignore"):
             model = FittedModel(committee=assembled(described, parts), **described)
-        return model.queried_by(model.settings)
+        return answers.queried_by(model, model.settings)
 
     return _read(path, "cannot be used", build)
 

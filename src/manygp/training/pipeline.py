@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manygp import inputs
+from manygp.answers import queried_by
 from manygp.arrays import Array
 from manygp.fit_report import Alternative, Plan
 from manygp.gp.marginal_likelihood import TrainingData
@@ -298,7 +299,7 @@ def fitted_model(
     if found.errors is not None:
         known = None if found.noise is None else found.noise.held_out
         scores = found.errors.conformal_scores(found.rules.recalibration, known)
-    return FittedModel(
+    model = FittedModel(
         settings=settings,
         fitted_with=settings.rule_parameters,
         columns=prepared.columns,
@@ -313,7 +314,8 @@ def fitted_model(
         cross_validated=None if cross_validated is None else read_only(cross_validated),
         report=found.report,
         plan=plan,
-    ).queried_by(settings)
+    )
+    return queried_by(model, settings)
 
 
 def _trend_deadline(deadline: float, plan: Plan, settings: Settings) -> float:

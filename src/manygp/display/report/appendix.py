@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from manygp import answers
 from manygp.arrays import Array
 from manygp.display import page
 from manygp.display.charts import minus, number, span
@@ -58,7 +59,7 @@ def appendix_section(model: FittedModel) -> str:
 
 
 def _facts(model: FittedModel, experts: list[Expert]) -> str:
-    X, Y = model.training_rows()
+    X, Y = answers.training_rows(model)
     rows = [
         ["rows", f"{len(X):,}"],
         ["features", f"{X.shape[1]:,}"],

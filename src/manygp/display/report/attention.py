@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from manygp import metrics
+from manygp import answers, metrics
 from manygp.arrays import Array, IndexArray
 from manygp.display import page
 from manygp.display.charts import cut, minus, nominal, number, percent, size_of
@@ -79,7 +79,7 @@ def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[Source
     """Rows outside of the range of the training rows, and rows the columns tell nothing about."""
     if rows.inputs is None:
         return page.paragraph("Unknown: the page was made without the values of the rows.")
-    training, Y = training_inputs(model), model.training_rows()[1]
+    training, Y = training_inputs(model), answers.training_rows(model)[1]
     outside = np.zeros(len(rows), dtype=bool)
     lines = []
     for source in sources:

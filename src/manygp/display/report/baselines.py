@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manygp import answers
+from manygp.answers import LEFT_OUT_ROWS, sample_rows
 from manygp.arrays import Array
 from manygp.display.report.rows import RowSet
-from manygp.model import LEFT_OUT_ROWS, FittedModel, sample_rows
+from manygp.model import FittedModel
 
 # Penalties of the linear fit, of columns with a standard deviation of 1.
 PENALTIES = tuple(10.0 ** np.arange(-6.0, 7.0))
@@ -39,7 +41,7 @@ def baselines_of(model: FittedModel, rows: RowSet) -> list[Baselines]:
 
     They learn from the rows that are left out in turn, or from at most `LEFT_OUT_ROWS`.
     """
-    X, Y = model.training_rows()
+    X, Y = answers.training_rows(model)
     some = sample_rows(len(Y), LEFT_OUT_ROWS) if rows.places is None else rows.places
     X, Y = X[some], Y[some]
     center, width = X.mean(axis=0), np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)

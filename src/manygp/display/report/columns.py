@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from manygp import answers
 from manygp.arrays import Array
 from manygp.display.charts import minus, number
 from manygp.model import FittedModel
@@ -141,7 +142,7 @@ def sources_of(model: FittedModel) -> list[Source]:
 
 def training_inputs(model: FittedModel) -> Inputs:
     """The training rows of a model."""
-    X, _ = model.training_rows()
+    X, _ = answers.training_rows(model)
     if model.encoder is None:
         return Inputs(X, np.empty((len(X), 0), dtype=np.int32))
     return Inputs(X, model.encoder.codes_)

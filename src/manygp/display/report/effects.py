@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manygp import answers
 from manygp.arrays import Array
 from manygp.display import page
 from manygp.display.charts import Axis, Chart, cut, dates, linear, number, percent
@@ -100,7 +101,7 @@ def effects_of(
     for change in changes[:most]:
         moved = np.repeat(X[None], len(change.x), axis=0)
         moved[:, :, change.places] = change.features[:, None]
-        mean, std = model.predict(moved.reshape(-1, X.shape[1]), latent=True)
+        mean, std = answers.predict(model, moved.reshape(-1, X.shape[1]), latent=True)
         shape = (len(change.x), len(X), model.n_targets)
         effects.append(Effect(change, *(a.reshape(shape).mean(axis=1) for a in (mean, std))))
     return effects

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manygp import metrics
+from manygp import answers, metrics
+from manygp.answers import LEFT_OUT_ROWS
 from manygp.arrays import Array, IndexArray
 from manygp.display.report.columns import Inputs, comparable, training_inputs
-from manygp.model import LEFT_OUT_ROWS, FittedModel
+from manygp.model import FittedModel
 from manygp.runtime.words import counted
 
 # The share of rows that intervals hold, unless tested rows have others.
@@ -189,9 +190,9 @@ def left_out_set(
     most, coverage = LEFT_OUT_ROWS, COVERAGE
     if tested is not None:
         most, coverage = FEWER_ROWS, tested.coverage
-    rows, Y, mean, std = model.left_out_answers(most)
+    rows, Y, mean, std = answers.left_out_answers(model, most)
     try:
-        ends = model.interval_of(mean, std, coverage)
+        ends = answers.interval_of(model, mean, std, coverage)
     except ValueError:  # too few rows to promise it
         coverage, ends = COVERAGE, (mean - NORMAL_REACH * std, mean + NORMAL_REACH * std)
     every = training_inputs(model)
@@ -200,8 +201,8 @@ def left_out_set(
     some = f"{counted(n, 'training row')}, each left out"
     if len(rows) < n:
         some = f"{len(rows):,} random ones of {n:,} training rows, each left out"
-    answers = (Y, mean, std, *ends)
-    scored = _scored(model, targets, tuple(one.reshape(-1, t) for one in answers))
+    columns = tuple(one.reshape(-1, t) for one in (Y, mean, std, *ends))
+    scored = _scored(model, targets, columns)
     return RowSet(some, True, called[rows], every.some(rows), coverage, scored, rows)
 
 
@@ -214,12 +215,12 @@ def tested_set(model: FittedModel, targets: list[Target], tested: Tested) -> Row
 
 
 def _scored(
-    model: FittedModel, targets: list[Target], answers: tuple[Array, ...]
+    model: FittedModel, targets: list[Target], columns: tuple[Array, ...]
 ) -> tuple[Scored, ...]:
-    """Each target with its answers; these are y, mean, std, lower and upper, (N, t) each."""
-    y, mean, std, lower, upper = answers
+    """Each target with its answers; the columns are y, mean, std, lower and upper, (N, t) each."""
+    y, mean, std, lower, upper = columns
     shape = (len(y),) if len(targets) == 1 else y.shape
-    dist = model.distribution_of(mean.reshape(shape), std.reshape(shape))
+    dist = answers.distribution_of(model, mean.reshape(shape), std.reshape(shape))
     pit = np.asarray(dist.cdf(y.reshape(shape))).reshape(y.shape)
     return tuple(
         Scored(target, *(one[:, j] for one in (y, mean, std, pit, lower, upper)))
@@ -246,7 +247,7 @@ def are_training_rows(
     training, rows = training_inputs(model), Inputs(X, codes)
     if training.codes is None or codes is None:
         training, rows = training._replace(codes=None), rows._replace(codes=None)
-    own = np.column_stack([comparable(model, training), model.training_rows()[1]])
+    own = np.column_stack([comparable(model, training), answers.training_rows(model)[1]])
     other = np.column_stack([comparable(model, rows), y])
     low = own.min(axis=0)
     step = RESOLUTION * np.maximum(np.ptp(own, axis=0), 1e-300)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from manygp import answers
 from manygp.display import page
 from manygp.display.charts import minus, number, percent, span
 from manygp.display.report.appendix import why_chosen
@@ -39,7 +40,7 @@ def story_section(model: FittedModel, sources: list[Source], targets: list[Targe
 
 
 def _about_data(model: FittedModel, sources: list[Source], targets: list[Target]) -> Iterator[str]:
-    X, Y = model.training_rows()
+    X, Y = answers.training_rows(model)
     kinds = Counter(one.column.kind for one in sources)
     each = ", ".join(
         f"{n:,} {(KINDS if n == 1 else KINDS_MANY)[kind]}" for kind, n in kinds.items()
@@ -101,14 +102,15 @@ def _about_model(model: FittedModel) -> Iterator[str]:
             f"Under it lies a trend that holds everywhere: {TRENDS.get(name, name)} ({name}). It "
             f"explains {percent(max(0.0, 1 - rest))} of the variance by itself."
         )
-    heaviest = float(model.tails[0].max())  # one over the degrees of freedom
+    tails = answers.tails(model)[0]
+    heaviest = float(tails.max())  # one over the degrees of freedom
     if heaviest <= 1 / NEARLY_NORMAL:
         yield "Errors are spread about as a normal distribution says."
     else:
         yield (
             "Large errors are more frequent than a normal distribution says: intervals and "
             f"quantiles follow a Student-t distribution of {number(1 / heaviest)} degrees of "
-            f"freedom{' or more, by the std of a row' if len(model.tails[0]) > 1 else ''}."
+            f"freedom{' or more, by the std of a row' if len(tails) > 1 else ''}."
         )
     yield from _about_choice(model)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manygp import metrics
+from manygp import answers, metrics
 from manygp.display import page
 from manygp.display.report.appendix import appendix_section
 from manygp.display.report.attention import extrapolation_section, worst_section
@@ -69,7 +69,7 @@ def write_report(
         sets.insert(0, tested_set(fitted, targets, tested))
     simple = [baselines_of(fitted, rows) for rows in sets]
     training, sources = training_inputs(fitted), sources_of(fitted)
-    relevance = fitted.relevance(explained)
+    relevance = answers.relevance(fitted, explained)
     order = np.argsort(-relevance.total, kind="stable").tolist()
     ranked = [sources[j] for j in order]
     effects = effects_of(fitted, sources, relevance, training)
@@ -95,7 +95,7 @@ def _explained(left_out: RowSet) -> float:
 
 def _introduction(model: FittedModel, sets: list[RowSet], name: str) -> str:
     """What the page is about, and which rows it scores."""
-    n = len(model.training_rows()[1])
+    n = len(answers.training_rows(model)[1])
     file = f"{name}, a" if name else "A"
     text = f"{file} model of manygp that has learned from {n:,} rows. " if n != 1 else (
         f"{file} model of manygp that knows one row. "

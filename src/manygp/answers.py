@@ -1,0 +1,577 @@
+"""Every answer of a fitted model, each a function of its record and of rows.
+
+Rows X (N, d) and answers are in the units of the data. Answers have the shape (N,) for one target,
+and (N, t) for several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from manygp import inputs, metrics
+from manygp.arrays import Array, IndexArray
+from manygp.calibration import ConformalScores, PredictiveDistribution, check_coverage
+from manygp.committee.committee import Query
+from manygp.committee.covariance import between_rows
+from manygp.committee.gradients import gradients as committee_gradients
+from manygp.dual import with_slopes
+from manygp.gp.marginal_likelihood import Likelihood, psd_root
+from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
+from manygp.kernels.user_kernel import UserKernel
+from manygp.model import FittedModel
+from manygp.noise import split_variance
+from manygp.relevance import Relevance, relevance_of
+from manygp.rules import NO_COMMUNICATION, ExpertPredictions, only_means
+from manygp.runtime.parallel import single_threaded_blas
+from manygp.settings import Settings
+
+T = TypeVar("T")
+
+# Training rows that are left out to show how good a model is, at most.
+LEFT_OUT_ROWS = 20_000
+# Training rows that are left out to find out how wide intervals are, where fit did not.
+SCORED_ROWS = 2000
+# Squared units of y with room for variances that are smaller or larger.
+SQUARES = (1e-250, 1e250)
+
+
+def _once(answer: Callable[[FittedModel], T]) -> Callable[[FittedModel], T]:
+    """Compute an answer once for each model. It is kept beside the model, and so in no pickle."""
+    known: WeakKeyDictionary[FittedModel, T] = WeakKeyDictionary()
+
+    @wraps(answer)
+    def remembered(model: FittedModel) -> T:
+        if model not in known:
+            known[model] = answer(model)
+        return known[model]
+
+    return remembered
+
+
+def mean(model: FittedModel, X: Array) -> Array:
+    """The predicted means. A single expert whose prior is kept computes no variance."""
+    Z = _scaled(model, X)
+    if len(model.committee) > 1 or model.rules.recalibration.known < np.inf:
+        return _in_units(model, _distribution(model, Query(Z))[0])
+    query = Query(Z, variances=False)
+    (mean,) = model.committee.map_blocks(only_means, query, model.settings.n_jobs)
+    return _in_units(model, mean)
+
+
+def predict(
+    model: FittedModel, X: Array, *, latent: bool = False, alpha: Any = 0.0
+) -> tuple[Array, Array]:
+    """Mean and standard deviation of y, or of the latent function without the noise.
+
+    `alpha` is a known noise variance of the rows, one number or (N,), on top of the kernel's.
+    """
+    known = inputs.scaled_alpha(alpha, len(X), model.y_scaling)
+    Z = inputs.scaled_rows(X, model.x_scaling, model.columns)
+    return _mean_and_std(model, Query(Z), known, latent=latent)
+
+
+def noise_std(model: FittedModel, X: Array) -> Array:
+    """Standard deviation of the noise alone."""
+    query = Query(_scaled(model, X))
+    mean, variance, noise = _distribution(model, query)
+    return _std_in_units(model, np.sqrt(_local(model, query, mean, variance, noise)[1]))
+
+
+def gradients(model: FittedModel, x: Array) -> tuple[Array, Array]:
+    """Derivatives of mean and std of y by one row x (d,): (d,) each."""
+    Z = _scaled(model, x[None])
+    mean, variance = committee_gradients(model.committee, model.rules, Z[0])
+    std: Any = np.sqrt(variance)
+    if model.noise is not None and model.rules == model.chosen:
+        log = model.noise.log_factor(0, with_slopes(Z), variance[None], mean[None])
+        std = std * np.exp(0.5 * log)[0]
+    unit = model.y_scaling.scale[0] / model.x_scaling.scale
+    return unit * mean.slope, unit * std.slope
+
+
+def predict_joint(
+    model: FittedModel, X: Array, *, latent: bool = False, alpha: Any = 0.0
+) -> tuple[Array, Array]:
+    """Mean, and joint covariance of the rows: (N, N) or (N, N, t)."""
+    Z, squared = _scaled(model, X), _squared_scale(model)
+    mean, cov = _joint(model, Z, latent=latent)
+    if not latent:
+        np.einsum("tii->ti", cov)[:] += inputs.scaled_alpha(alpha, len(X), model.y_scaling)
+    return _in_units(model, mean), _squeeze(np.moveaxis(cov, 0, -1) * squared)
+
+
+def predict_interval(
+    model: FittedModel, X: Array, coverage: float, *, alpha: Any = 0.0
+) -> tuple[Array, Array]:
+    """Lower and upper ends of intervals that hold y with a probability of `coverage`."""
+    require_coverage(model, coverage)
+    return interval_of(model, *predict(model, X, alpha=alpha), coverage)
+
+
+def require_coverage(model: FittedModel, coverage: float) -> None:
+    """Refuse a promise that cannot be made, before any work."""
+    check_coverage(coverage)
+    conformal_scores(model).require(coverage)
+
+
+def interval_of(
+    model: FittedModel, mean: Array, std: Array, coverage: float
+) -> tuple[Array, Array]:
+    """The intervals of rows with this mean and std, as `predict` returns them."""
+    normalised = (std if std.ndim == 2 else std[:, None]) / model.y_scaling.scale
+    width = conformal_scores(model).reach(coverage, normalised).reshape(std.shape) * std
+    return mean - width, mean + width
+
+
+def ready_for_intervals(model: FittedModel) -> FittedModel:
+    """The same, with the errors of rows that are left out, which intervals need.
+
+    A loaded model that lacks them builds all of its experts for its first interval.
+    """
+    if model.conformal_scores is not None or len(model.committee.training_data().X) == 1:
+        return model
+    return replace(model, conformal_scores=conformal_scores(model))
+
+
+def predict_dist(model: FittedModel, X: Array, *, alpha: Any = 0.0) -> PredictiveDistribution:
+    """The distributions of y: Student-t, or normal where that is as likely."""
+    return distribution_of(model, *predict(model, X, alpha=alpha))
+
+
+def distribution_of(model: FittedModel, mean: Array, std: Array) -> PredictiveDistribution:
+    """The distributions of y with this mean and std, as `predict` returns them."""
+    return conformal_scores(model).distribution(mean, std, model.y_scaling.scale)
+
+
+@_once
+def conformal_scores(model: FittedModel) -> ConformalScores:
+    """Errors of training rows that were left out, by the rules in force."""
+    if model.conformal_scores is not None and model.rules == model.chosen:
+        return model.conformal_scores
+    data = model.committee.training_data()
+    rows = sample_rows(len(data.X), SCORED_ROWS)
+    query = _left_out(model, rows)
+    mean, variance, noise = _distribution(model, query)
+    latent, noise = _local(model, query, mean, variance, noise)
+    std = np.sqrt(latent + noise + _known_noise(model, query))
+    return ConformalScores.of((data.targets_of(_places(model, rows)).T - mean) / std, std)
+
+
+def tails(model: FittedModel) -> Array:
+    """One over the degrees of freedom, and the scale, of groups by std."""
+    return conformal_scores(model).tails
+
+
+def loo_predict(
+    model: FittedModel, rows: Any = None, *, latent: bool = False
+) -> tuple[Array, Array]:
+    """Mean and std of training rows, all by default, as if each had been left out."""
+    query = _left_out(model, rows)
+    return _mean_and_std(model, query, _known_noise(model, query), latent=latent)
+
+
+def left_out_rows(model: FittedModel, most: int | None = None) -> tuple[Array, Array, Array]:
+    """Targets, means and std of training rows, each left out: (N,) each.
+
+    Without `most` all rows; else a random sample of at most that number. Several targets
+    stand one after the other.
+    """
+    _, Y, mean, std = left_out_answers(model, most)
+    return np.ravel(Y), np.ravel(mean), np.ravel(std)
+
+
+def left_out_answers(
+    model: FittedModel, most: int | None = None
+) -> tuple[IndexArray, Array, Array, Array]:
+    """Places (N,), targets (N, t), means and std of training rows, each left out.
+
+    Without `most` all rows; else a random sample of at most that number.
+    """
+    return _left_out_sample(model) if most == LEFT_OUT_ROWS else _answers_without(model, most)
+
+
+@_once
+def _left_out_sample(model: FittedModel) -> tuple[IndexArray, Array, Array, Array]:
+    """What scores, relevance and reports of one model have in common."""
+    return _answers_without(model, LEFT_OUT_ROWS)
+
+
+def _answers_without(
+    model: FittedModel, most: int | None
+) -> tuple[IndexArray, Array, Array, Array]:
+    data = model.committee.training_data()
+    rows = sample_rows(len(data.X), len(data.X) if most is None else most)
+    if model.cross_validated is not None and model.rules == model.chosen:
+        mean = _in_units(model, model.cross_validated[:-1, rows])
+        std = model.cross_validated[-1, rows]
+        if model.noise is not None:
+            logs = model.noise.of_left_out(rows, np.zeros((model.n_targets, len(rows))))
+            alpha = data.alpha[rows]
+            std = np.sqrt((std**2 - alpha) * np.exp(logs) + alpha)
+        std = _std_in_units(model, std)
+    else:
+        mean, std = loo_predict(model, rows)
+    return rows, model.y_scaling.undo(data.targets_of(_places(model, rows))), mean, std
+
+
+def left_out_scores(model: FittedModel) -> dict[str, float]:
+    """RMSE, NLL and ENCE of all training rows, each left out."""
+    y, mean, std = left_out_rows(model)
+    if len(y) < metrics.N_BINS:
+        raise ValueError(f"ENCE needs {metrics.N_BINS} rows, and the model has {len(y)}")
+    return {
+        "rmse": metrics.rmse(y, mean),
+        "nll": metrics.nll(y, mean, std),
+        "ence": metrics.ence(y, mean, std),
+    }
+
+
+def relevance(model: FittedModel, explained: float | None = None) -> Relevance:
+    """How much each column of the data matters, as shares of the variance of y.
+
+    They sum to `explained`, by default what is explained of rows that are left out.
+    """
+    if explained is None:
+        y, mean, _ = left_out_rows(model, LEFT_OUT_ROWS)
+        explained = 1 - float(np.mean((y - mean) ** 2) / max(y.var(), 1e-300))
+    shares = relevance_of(model.committee, model.feature_names, explained)
+    if model.encoder is None:
+        return shares
+    columns = model.encoder.columns_
+    return shares.summed(tuple(column.name for column in columns), model.encoder.places)
+
+
+def sample(
+    model: FittedModel,
+    X: Array,
+    n_samples: int,
+    rng: np.random.RandomState,
+    *,
+    latent: bool = False,
+) -> Array:
+    """Draws from the joint distribution: (N, n_samples) or (N, t, n_samples)."""
+    mean, covs = _joint(model, _scaled(model, X), latent=latent)
+    roots = [psd_root(cov) for cov in (covs[:1] if model.noise is None else covs)]
+    draws = [
+        m[:, None] + roots[min(t, len(roots) - 1)] @ rng.normal(size=(len(m), n_samples))
+        for t, m in enumerate(mean)
+    ]
+    samples = model.y_scaling.undo(np.stack(draws, axis=-1)).swapaxes(1, 2)
+    return samples[:, 0] if len(draws) == 1 else samples
+
+
+def log_marginal_likelihood(model: FittedModel) -> float:
+    """Sum of the experts' log marginal likelihoods of their own normalised rows."""
+    return sum(expert.log_marginal_likelihood for expert in model.committee.experts)
+
+
+def log_marginal_likelihood_at(model: FittedModel, theta: Array) -> tuple[float, Array]:
+    """The same if all experts had the log-hyperparameters theta (p,), and its derivative.
+
+    Both are in the order of `written_kernel.theta`.
+    """
+    written = _written(model)
+    kernel = model.kernel.with_theta(written.to_fit(theta))
+    value, gradient = 0.0, np.zeros(kernel.n_free)
+    for expert in model.committee.experts:
+        own = slice(len(expert.indices))
+        likelihood = Likelihood(
+            expert.X[own], expert.Y[own], expert.alpha[own], expert.constant_mean
+        )
+        with single_threaded_blas():
+            v, g = likelihood.value_and_gradient(kernel)
+        value, gradient = value + v, gradient + g
+    return value, written.from_fit(gradient)
+
+
+@_once
+def _written(model: FittedModel) -> UserKernel:
+    """The kernel as the user wrote it, and how its theta belongs to that of `kernel`."""
+    own = model.settings.kernel
+    if own is None:  # whatever rows are scaled to, a kernel is for rows as they are
+        return UserKernel.in_units(model.kernel, model.x_scaling.scale)
+    return UserKernel.of(own, model.n_columns)
+
+
+def written_kernel(model: FittedModel) -> Any:
+    """`kernel` as the user wrote it: an expression of ours or of scikit-learn's kernels.
+
+    The default kernel is in the units of X.
+    """
+    return _written(model).with_values_of(model.kernel)
+
+
+def predict_experts(model: FittedModel, X: Array) -> ExpertPredictions:
+    """What every expert predicts by itself, in the units of y, before any rule is applied."""
+    Z = _scaled(model, X)
+    if model.n_targets > 1:
+        raise ValueError("predict_experts is for models of one target")
+    square, undo = _squared_scale(model)[0], model.y_scaling.undo
+    mean, variance, prior, prior_mean = model.committee.map_blocks(
+        _experts_alone, Query(Z), model.settings.n_jobs
+    )
+    experts = tuple(model.committee.experts) * model.committee.layout.copies
+    return ExpertPredictions(
+        undo(mean[..., None])[..., 0],
+        variance * square,
+        prior * square,
+        np.array([[expert.noise_variance] for expert in experts]) * square,
+        undo(prior_mean[..., None])[..., 0],
+    )
+
+
+def calibration_ratio(model: FittedModel, X: Array) -> Array:
+    """Factor by which the calibration shrinks every expert's variance: (M, N)."""
+    query = Query(_scaled(model, X))
+    (ratio,) = model.committee.map_blocks(model.rules.ratio, query, model.settings.n_jobs)
+    return ratio
+
+
+def training_rows(model: FittedModel) -> tuple[Array, Array]:
+    """Inputs (n, d) and targets (n, t) of the training rows."""
+    data, rows = model.committee.training_data(), _places(model, slice(None))
+    return model.x_scaling.undo(data.X[rows]), model.y_scaling.undo(data.targets[rows])
+
+
+def _scaled(model: FittedModel, X: Array) -> Array:
+    """Rows in the units of the kernel."""
+    return inputs.scaled_rows(X, model.x_scaling, model.columns)
+
+
+def _left_out(model: FittedModel, rows: Any) -> Query:
+    """A query about training rows, which no expert shall know."""
+    rows = np.atleast_1d(_places(model, slice(None) if rows is None else rows))
+    return Query(model.committee.training_data().X[rows], left_out=rows)
+
+
+def _places(model: FittedModel, rows: Any) -> IndexArray:
+    """Places in the committee of rows of the data: a slice, a mask or numbers."""
+    if model.order is None:
+        return np.arange(len(model.committee.training_data().X))[rows]
+    return np.argsort(model.order, kind="stable")[rows]
+
+
+def _known_noise(model: FittedModel, query: Query) -> Array:
+    """Known noise of training rows that are left out, normalised: (N,)."""
+    return model.committee.training_data().alpha[query.left_out]
+
+
+def _distribution(model: FittedModel, query: Query) -> tuple[Array, Array, Array]:
+    """Means (t, N), latent variances (N,) and noise variances (N,), normalised."""
+    rules = model.rules
+    query = query._replace(
+        nearest=rules.nearest, tapered=rules.tapered, covariances=rules.needs.covariances
+    )
+    mean, variance, noise = model.committee.map_blocks(rules.combine, query, model.settings.n_jobs)
+    return mean, variance, noise
+
+
+def _mean_and_std(
+    model: FittedModel, query: Query, known_noise: Array, *, latent: bool
+) -> tuple[Array, Array]:
+    """Mean and std in the units of y."""
+    mean, variance, noise = _distribution(model, query)
+    function, noise = _local(model, query, mean, variance, noise)
+    std = np.sqrt(function if latent else function + noise + known_noise)
+    return _in_units(model, mean), _std_in_units(model, std)
+
+
+def _local(
+    model: FittedModel, query: Query, mean: Array, variance: Array, noise: Array
+) -> tuple[Array, Array]:
+    """Latent variances and those of the noise, (N,), or (t, N) where noise is local."""
+    if model.noise is None or model.rules != model.chosen:
+        return variance, noise
+    total = variance + noise
+    logs = np.array([model.noise.log_factor(t, query.X, total, one) for t, one in enumerate(mean)])
+    if query.left_out is not None:
+        logs = model.noise.of_left_out(query.left_out, logs)
+    return split_variance(variance, total * np.exp(logs))
+
+
+def _joint(model: FittedModel, Z: Array, *, latent: bool) -> tuple[Array, Array]:
+    """Means (t, N) and joint covariances (t, N, N) of the normalised targets."""
+    committee, k = model.committee, model.rules.nearest
+    mean, variance, noise = _distribution(model, Query(Z))
+    (weights,) = committee.map_blocks(
+        model.rules.normalised_weights,
+        Query(Z, k, tapered=model.rules.tapered),
+        model.settings.n_jobs,
+    )
+    if committee.is_single:
+        seats = np.zeros((len(weights), 1), dtype=np.intp)
+    elif k is None:
+        seats = np.arange(len(committee))[:, None]
+    else:
+        seats = committee.layout.nearest(Z, k)[0].T
+    terms = None if committee.trend is None else committee.trend.model.at(Z).basis
+    cov = between_rows(committee.experts, Z, seats, weights, variance, terms)
+    shared, noise = _local(model, Query(Z), mean, variance, noise)
+    covs = np.repeat(cov[None], len(mean), axis=0)
+    if shared is not variance:
+        scale = np.sqrt(shared / variance)  # (t, N), 1 but where it would exceed the total
+        covs *= scale[:, :, None] * scale[:, None]
+    if not latent:
+        np.einsum("tii->ti", covs)[:] += noise
+    return mean, covs
+
+
+def _squared_scale(model: FittedModel) -> Array:
+    """Squared units of y: (t,)."""
+    with np.errstate(over="ignore", under="ignore"):
+        squared = model.y_scaling.scale**2
+    if not np.all((squared > SQUARES[0]) & (squared < SQUARES[1])):
+        raise ValueError(
+            f"variances in the squared units of y, whose scale is {model.y_scaling.scale}, "
+            "are beyond floating point; rescale y, or ask for return_std"
+        )
+    return squared
+
+
+def _std_in_units(model: FittedModel, std: Array) -> Array:
+    """Standard deviations (N,) or (t, N) of the normalised targets in the units of y."""
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = np.atleast_2d(std).T * model.y_scaling.scale
+    if not np.all((scaled > 0) & (scaled < np.inf)):
+        raise ValueError(
+            f"std, in the units of y, whose scale is {model.y_scaling.scale}, is beyond "
+            "floating point; rescale y"
+        )
+    return _squeeze(scaled)
+
+
+def _in_units(model: FittedModel, means: Array) -> Array:
+    """Means (t, N) of the normalised targets in the units of y."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = model.y_scaling.undo(means.T)
+    if not np.all(np.isfinite(scaled)):
+        raise ValueError(
+            f"means, in the units of y, whose scale is {model.y_scaling.scale}, are beyond "
+            "floating point; rescale y, or predict rows nearer to the training rows"
+        )
+    return _squeeze(scaled)
+
+
+def _experts_alone(records: list[ExpertPredictions]) -> tuple[Array, Array, Array, Array]:
+    """Mean, variance, prior variance and prior mean of each expert: (M, N)."""
+    first = records[0]
+    return *first[:3], np.broadcast_to(first.prior_mean, first.mean.shape)
+
+
+def sample_rows(n: int, most: int) -> IndexArray:
+    """At most this many of n rows, drawn at random, the same each time, in their order."""
+    return np.sort(np.random.default_rng(0).permutation(n)[:most])
+
+
+def _squeeze(array: Array) -> Array:
+    """Drop the axis of targets where there is one."""
+    return array[..., 0] if array.shape[-1] == 1 else array
+
+
+def queried_by(model: FittedModel, settings: Settings) -> FittedModel:
+    """The same experts, queried by the rules of other settings.
+
+    What these leave open is what `fit` has chosen, if it was chosen for the same settings.
+    """
+    space, committee = settings.space, model.committee
+    rules = settings.rules
+    if committee.is_single:
+        rules = model.chosen if space.recalibrate else rules._replace(nearest=None)
+        return replace(model, settings=settings, rules=rules)
+    if len(space.weightings) > 1:
+        _require_as_fitted(model, settings, "temperature", "a number", "temperature", "weighting")
+        rules = rules._replace(weighting=model.chosen.weighting)
+    if len(space.nearest) > 1 or space.tolerance is not None:
+        _require_as_fitted(model, settings, "routing", "None, or a number of experts", "routing")
+        rules = rules._replace(nearest=model.chosen.nearest)
+    if space.recalibrate:
+        values = "'information' or 'none'"
+        _require_as_fitted(model, settings, "calibration", values, *model.fitted_with)
+        rules = model.chosen
+    if space.needs.one_kernel and not committee.has_one_kernel:
+        raise ValueError(
+            f"aggregation={settings.aggregation!r} needs one kernel for all experts: set "
+            "hyperparameters='shared' and fit again"
+        )
+    if space.needs.communication and committee.communication is None:
+        raise ValueError(NO_COMMUNICATION)
+    if rules.nearest is not None:
+        nearest, tapered = min(rules.nearest, len(committee)), model.chosen.tapered
+        rules = rules._replace(nearest=nearest, tapered=tapered)
+    return replace(model, settings=settings, rules=rules)
+
+
+def _require_as_fitted(
+    model: FittedModel, settings: Settings, chosen: str, values: str, *names: str
+) -> None:
+    """Refuse what fit has chosen for other settings of some parameters."""
+    for name in names:
+        fitted, now = model.fitted_with[name], getattr(settings, name)
+        if fitted != now:
+            raise ValueError(
+                f"{chosen}={getattr(settings, chosen)!r} is chosen by fit, which had {name}="
+                f"{fitted!r}, not {now!r}: fit again, or set {chosen} to {values}"
+            )
+
+
+class Prior(NamedTuple):
+    """The distribution of targets before any data, at rows X (N, d) as they are.
+
+    Answers have the shape (N,) for one target, and (N, t) for several.
+    """
+
+    kernel: NoisyKernel
+    n_targets: int
+    X: Array
+
+    @classmethod
+    def of(cls, settings: Settings, X: Array) -> Prior:
+        """The prior of a model; the default kernel is that of columns in [0, 1]."""
+        n_features = X.shape[1]
+        own = settings.own_kernel(n_features)
+        kernel = split_noise(default_kernel(n_features) if own is None else own)
+        return cls(kernel, settings.n_targets or 1, X)
+
+    def answer(self, std: Any, cov: Any, *, latent: bool, alpha: Any) -> Any:
+        """What `ManyGPRegressor.predict` returns: the mean, and with it std or covariance."""
+        if cov:
+            return self.predict_joint(latent=latent, alpha=alpha)
+        mean, deviation = self.predict(latent=latent, alpha=alpha)
+        return (mean, deviation) if std else mean
+
+    def predict(self, *, latent: bool, alpha: Any) -> tuple[Array, Array]:
+        """Mean and standard deviation."""
+        variance = self.kernel.signal.diag(self.X) + self._noise(latent=latent, alpha=alpha)
+        return self._of_targets(np.zeros(len(self.X))), self._of_targets(np.sqrt(variance))
+
+    def predict_joint(self, *, latent: bool, alpha: Any) -> tuple[Array, Array]:
+        """Mean, and covariance (N, N) or (N, N, t)."""
+        covariance = self.kernel.signal(self.X)
+        np.einsum("ii->i", covariance)[:] += self._noise(latent=latent, alpha=alpha)
+        return self._of_targets(np.zeros(len(self.X))), self._of_targets(covariance)
+
+    def sample(self, n_samples: int, rng: np.random.RandomState, *, latent: bool) -> Array:
+        """Draws: (N, n_samples) or (N, t, n_samples)."""
+        covariance = self.kernel.signal(self.X)
+        np.einsum("ii->i", covariance)[:] += self._noise(latent=latent, alpha=0.0)
+        normal = rng.normal(size=(self.n_targets, len(self.X), n_samples))
+        draws = np.einsum("ij,tjs->its", psd_root(covariance), normal)
+        return draws[:, 0] if self.n_targets == 1 else draws
+
+    def _noise(self, *, latent: bool, alpha: Any) -> Array:
+        """Noise variances of the rows: (N,)."""
+        n = len(self.X)
+        known = inputs.check_alpha(alpha, n)
+        return np.zeros(n) if latent else known + self.kernel.noise_variance
+
+    def _of_targets(self, answer: Array) -> Array:
+        """The same answer for each target."""
+        if self.n_targets == 1:
+            return answer
+        return np.repeat(answer[..., None], self.n_targets, axis=-1)
