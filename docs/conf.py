@@ -5,6 +5,8 @@ import re
 from importlib.metadata import version as version_of
 
 import matplotlib
+from docutils import nodes
+from latex2mathml.converter import convert
 from sphinx_gallery.sorting import ExplicitOrder
 
 matplotlib.use("Agg")
@@ -38,7 +40,7 @@ toc_object_entries_show_parents = "hide"
 suppress_warnings = ["config.cache", "myst.header"]  # tables of benchmarks begin at level 3
 
 # Markdown
-myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline"]
+myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline", "dollarmath"]
 myst_heading_anchors = 4
 
 # API reference
@@ -91,6 +93,7 @@ sphinx_gallery_conf = {
 
 # Pages
 html_theme = "pydata_sphinx_theme"
+html_math_renderer = "mathml"
 html_title = "manygp"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
@@ -137,5 +140,18 @@ def on_site(app, docname, source):
     source[0] = EXAMPLE.sub(r"](gallery/\1)", source[0])
 
 
+def write_mathml(display):
+    """Formulas as MathML, which browsers set themselves: no script, from here or elsewhere."""
+
+    def visit(translator, node):
+        formula = convert(node.astext(), display=display)
+        block = display == "block"
+        translator.body.append(f'<div class="formula">{formula}</div>' if block else formula)
+        raise nodes.SkipNode
+
+    return visit, None
+
+
 def setup(app):
     app.connect("source-read", on_site)
+    app.add_html_math_renderer("mathml", write_mathml("inline"), write_mathml("block"))

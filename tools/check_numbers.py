@@ -14,12 +14,22 @@ import difflib
 import re
 import sys
 from collections.abc import Callable
+from math import log
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from benchmarks.studies.names import PAPER_SCORES, PAPER_TASKS, SPEED_MODELS
 from benchmarks.studies.published import published
+from benchmarks.studies.regimes import (
+    CONVERGED,
+    best_steps,
+    distance,
+    distances,
+    n_seeds,
+    regimes,
+    tasks,
+)
 from benchmarks.studies.speed_tables import medians
 from benchmarks.studies.study import is_scored
 
@@ -43,6 +53,7 @@ SPEED_ROWS = {
     "rosenbrock": "50-d Rosenbrock, 25,000",
 }
 SHORT_SPEED_ROWS = ("synthetic-10k", "synthetic-1m", "kin40k", "protein")
+MODELS_TIMED = ("gp-full", "bt-ent-c")
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 TIMES = ("never", "once", "twice")
 
@@ -278,12 +289,187 @@ def first() -> str:
     )
 
 
+def three_regimes() -> str:
+    """GP-pro-c as published, converged and stopped early."""
+    steps, means = best_steps(), regimes()
+
+    def here(name: str | int, task: str) -> list[float]:
+        return [means[name][task, "bt-ent-c", one] for one in PAPER_SCORES]
+
+    columns = [[of(task) for task in tasks()] for of in (
+        paper_scores, lambda task: here(CONVERGED, task), lambda task: here(steps, task)
+    )]  # fmt: skip
+    rows = [
+        [task, *(scores(column[at]) for column in columns), str(n_seeds()[task])]
+        for at, task in enumerate(tasks())
+    ]
+    last = ["**average**", *(scores(average(column)) for column in columns), ""]
+    head = ["", "published", "converged", f"stopped after {steps} steps", "seeds of the last"]
+    return (
+        "*GP-pro-c (bt-ent-c), RMSE / NLL / ENCE. Converged: ten seeds, `python -m benchmarks "
+        "paper`;\nstopped early: `python -m benchmarks.early`.*\n\n" + table(head, [*rows, last])
+    )
+
+
+def regime_steps() -> str:
+    """The distance of each number of steps to the published cells."""
+    without = [task for task in tasks() if task != "parkinsons"]
+    rows = []
+    for name, means in sorted(regimes().items(), key=lambda one: (one[0] == CONVERGED, one[0])):
+        all_tasks, others = distances(means, tasks()), distances(means, without)
+        label = str(name) if name == CONVERGED else f"{name} steps"
+        cells = [scores(all_tasks), score(sum(all_tasks)), scores(others), score(sum(others))]
+        rows.append([f"**{label}**" if name == best_steps() else label, *cells])
+    head = ["", "all tasks", "sum", "without Parkinsons", "sum"]
+    return (
+        "*Mean absolute difference to the published RMSE / NLL / ENCE of the seven models with a "
+        "ball tree.*\n\n" + table(head, rows)
+    )
+
+
+def regime_distances() -> str:
+    """The distance of both regimes by task."""
+    kinds = (CONVERGED, best_steps())
+    rows = [
+        [
+            task,
+            *(scores([distance(regimes()[k], task, one) for one in PAPER_SCORES]) for k in kinds),
+        ]
+        for task in tasks()
+    ]
+    head = ["", "converged", f"stopped after {best_steps()} steps"]
+    return table(head, rows)
+
+
+def regime_calibration() -> str:
+    """What the ratio changes in each regime."""
+    kinds = {
+        "published": published(),
+        "converged": regimes()[CONVERGED],
+        f"stopped after {best_steps()} steps": regimes()[best_steps()],
+    }
+    rows = []
+    for name, means in kinds.items():
+        cells = [name]
+        for one in ("nll", "ence"):
+            pairs = [(means[t, "bt-ent", one], means[t, "bt-ent-c", one]) for t in tasks()]
+            before, after = (fmean(column) for column in zip(*pairs, strict=True))
+            lower = sum(b < a for a, b in pairs)
+            change = f"{100 * (after - before) / abs(before):+.1f}%"
+            cells += [f"{score(before)} to {score(after)} ({change})", f"{lower} of {len(pairs)}"]
+        rows.append(cells)
+    return table(["", "NLL", "lower on", "ENCE", "lower on"], rows)
+
+
+def regime_readings() -> str:
+    """Other readings of the paper, in the early stopped regime, beside the published cells."""
+    means, head = regimes()[best_steps()], ["", "reading", *tasks()]
+    readings = {
+        ("gp-pro-sm", "NLL"): ("gp-pro-sm", "gp-pro-sm, entropy"),
+        ("bt-ent-c", "ENCE"): ("bt-ent-c", "bt-ent-c, noise inside"),
+    }
+    names = {
+        "gp-pro-sm": "psi the variance",
+        "gp-pro-sm, entropy": "psi the entropy",
+        "bt-ent-c": "noise added after",
+        "bt-ent-c, noise inside": "noise inside",
+    }
+    rows = []
+    for (label, what), models in readings.items():
+        one, converged = what.lower(), regimes()[CONVERGED]
+        cells = [score(published()[task, label, one]) for task in tasks()]
+        rows.append([f"{label}, {what}", "published", *cells])
+        cells = [score(converged[task, label, one]) for task in tasks()]
+        rows.append(["", "converged", *cells])
+        for model in models:
+            cells = [score(means[task, model, one]) for task in tasks()]
+            rows.append(["", names[model], *cells])
+    return table(head, rows)
+
+
+def saving() -> str:
+    """Seconds of GP-full and of GP-pro-c, and what is saved, by task."""
+    theirs, ours = published(), {}
+    for row in read("paper"):
+        if row["regime"] == "independent" and row["points_per_expert"] == 200:
+            both = row["fit_seconds"] + row["predict_seconds"]
+            ours.setdefault((row["task"], row["model"]), []).append(both)
+    rows, shares = [], []
+    for task in PAPER_TASKS:
+        if (task, "gp-full", "train_seconds") not in theirs:
+            continue
+        pairs = [
+            tuple(
+                sum(theirs[task, m, f"{w}_seconds"] for w in ("train", "test"))
+                for m in MODELS_TIMED
+            ),
+            tuple(fmean(ours[task, model]) for model in MODELS_TIMED),
+        ]
+        shares.append([1 - local / whole for whole, local in pairs])
+        cells = [f"{whole:.2f}, {local:.2f} ({1 - local / whole:.1%})" for whole, local in pairs]
+        rows.append([task, *cells])
+    last = [f"**{fmean(column):.1%}**" for column in zip(*shares, strict=True)]
+    head = ["seconds of GP-full, GP-pro-c (saved)", "published", "here, converged"]
+    return table(head, [*rows, ["mean of the savings", *last]])
+
+
+def complexity() -> str:
+    """Exponents of seconds in rows and in points per expert."""
+    orders = {
+        "gp-full, rows": ("GP-full, in n", "3", "2"),
+        "bt-ent, rows": ("GP-pro, in n, with n_m = 200", "1", "1"),
+        "bt-ent-c, rows": ("GP-pro-c, in n, with n_m = 200", "1", "1"),
+        "bt-ent-c, points": ("GP-pro-c, in n_m, with n = 6,400", "2", "1"),
+    }
+    rows = []
+    for case, (name, *expected) in orders.items():
+        found = [row for row in read("complexity") if row["case"] == case]
+        first, last = found[0], found[-1]
+        by = "points" if case.endswith("points") else "n"
+        cells = [
+            f"{log(last[what] / first[what]) / log(last[by] / first[by]):.2f} ({order})"
+            for what, order in zip(("fit", "predict"), expected, strict=True)
+        ]
+        rows.append([name, f"{first[by]:,} to {last[by]:,}", *cells])
+    return table(["", "from, to", "training", "mean and variance"], rows)
+
+
+def points() -> str:
+    """Scores and seconds by the points of an expert."""
+    sizes = (100, 200, 300, 400, 500, 600)
+    kinds = {"bt-ent-c": "ball tree", "kx-ent-c": "k-means", "rd-ent-c": "random"}
+    cells: dict[tuple[Any, ...], list[float]] = {}
+    for row in read("paper"):
+        wanted = row["regime"] == "independent" and row["seed"] < 3 and row["model"] in kinds
+        if wanted and row["task"] not in ("concrete", "airfoil", "ackley1d"):
+            key = (row["model"], row["points_per_expert"])
+            cells.setdefault((*key, row["metric"]), []).append(row["value"])
+            cells.setdefault((*key, "fit"), []).append(row["fit_seconds"])
+    rows = [
+        [
+            f"{'fit, s' if one == 'fit' else one.upper()}, {kind}",
+            *(f"{fmean(cells[label, size, one]):.{1 if one == 'fit' else 3}f}" for size in sizes),
+        ]
+        for one in (*PAPER_SCORES, "fit")
+        for label, kind in kinds.items()
+    ]
+    return table(["", *map(str, sizes)], rows)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "quality": quality,
     "quality-times": quality_times,
     "speed": lambda: speed_table(SHORT_SPEED_ROWS),
     "speed-all": lambda: speed_table(tuple(SPEED_ROWS)),
     "first": first,
+    "three-regimes": three_regimes,
+    "regime-steps": regime_steps,
+    "regime-distances": regime_distances,
+    "regime-calibration": regime_calibration,
+    "regime-readings": regime_readings,
+    "points": points,
+    "saving": saving,
+    "complexity": complexity,
 }
 
 

@@ -25,6 +25,7 @@ FLOORS = [
     ("noise",),
     ("settings", "relevance", "metrics"),
     ("model",),
+    ("answers",),
     ("training", "storage", "sklearn_compat"),
     ("outofcore",),
     ("regressor",),

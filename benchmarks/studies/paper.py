@@ -61,7 +61,7 @@ def run_paper_cell(cell: PaperCell, data_dir: str | None, n_rows: int | None = N
         said = local
         if label == "gp-pro-full":  # all experts are the same, so one of them is fitted
             said = _repeated(local, max(1, len(data.y_train) // cell.points))
-        mean, std = _predictions(label, said)
+        mean, std = predictions(label, said)
         seconds = expert_seconds + perf_counter() - start
         models[label] = _score_model(data.y_test, mean, std, seconds)
     sizes = [len(expert.indices) for expert in model.experts_]
@@ -83,7 +83,7 @@ def _repeated(one: ExpertPredictions, copies: int) -> ExpertPredictions:
     )
 
 
-def _predictions(label: str, local: ExpertPredictions) -> tuple[Array, Array]:
+def predictions(label: str, local: ExpertPredictions) -> tuple[Array, Array]:
     """Means (N,) and standard deviations (N,) of a model of the paper from its experts'."""
     settings = LABELS[label]
     rules = PredictionRules.named(

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from benchmarks import early
 from benchmarks.datasets import load, split
 from benchmarks.studies.published import published
 from manygp import ManyGPRegressor
 from manygp.metrics import ence, nll, rmse
+from manygp.paper import Adam
 
 SEEDS = range(10)  # as many as the paper's
 
@@ -61,3 +63,30 @@ def test_the_default_is_as_good_as_a_global_gp_and_its_intervals_hold(task, accu
     assert ence(data.y_test, mean, std) <= 0.12
     lower, upper = model.predict_interval(data.X_test, 0.9)
     assert np.mean((lower <= data.y_test) & (data.y_test <= upper)) == pytest.approx(0.9, abs=0.02)
+
+
+def test_adam_starts_as_gpytorch_does_and_moves_by_its_rate_at_first():
+    def minus(theta):  # minus a likelihood that grows with every hyperparameter but the noise
+        return 0.0, np.array([-1.0, -1.0, 1e6])
+
+    start, first, *_, last = Adam(300).path(minus, 3)
+    assert np.exp(start) == pytest.approx([np.log(2), np.log(2), np.log(2) + 1e-4])
+    raised, lowered = np.log1p(np.exp(0.1)), np.log1p(np.exp(-0.1)) + 1e-4
+    assert np.exp(first) == pytest.approx([raised, raised, lowered])
+    assert 1e-4 < np.exp(last[2]) < 1.1e-4
+
+
+def test_what_was_recorded_after_some_steps_is_the_model_of_so_many_steps():
+    data = split(load("ackley", 0, 600), 0)
+
+    def fitted(optimizer):
+        model = ManyGPRegressor.from_label(
+            "bt-ent-c", optimizer=optimizer, points_per_expert=100, n_jobs=1, random_state=0
+        )
+        return model.fit(data.X_train, data.y_train).predict(data.X_test, return_std=True)
+
+    recorder = early.Recorder()
+    fitted(recorder)
+    replayed = fitted(early.Replay(recorder.found, 25))
+    assert np.array_equal(replayed, fitted(Adam(25)))
+    assert not np.allclose(replayed, fitted(early.Replay(recorder.found, 50)), rtol=1e-3)
