@@ -473,6 +473,9 @@ class CorrectionChoice:
     pseudo_rows: float = 5.0
     # A block's variance is at least this share of the scaled one.
     smallest_share: float = 1e-6
+    # The corrected variance grows at least as this power of the predicted one: its slope is
+    # nowhere zero. Left-out NLL of twelve splits: .0016 worse at most than with 0.
+    least_power: float = 0.1
     # Numbers of groups of rows, by their std, whose errors may be spread differently; rows of a
     # group.
     groups: tuple[int, ...] = (2, 4, 8)
@@ -567,7 +570,9 @@ def fit_curve(errors: LeftOutErrors) -> VarianceCurve:
     observed = np.array([squares[block].mean() for block in blocks])
     scaled = predicted * np.exp(scale.log_factors[0])
     shrunk = (rows * observed + CORRECTION.pseudo_rows * scaled) / (rows + CORRECTION.pseudo_rows)
-    monotone = isotonic_regression(shrunk, weights=rows + CORRECTION.pseudo_rows).x
+    growth = (predicted / predicted[-1]) ** CORRECTION.least_power
+    weights = (rows + CORRECTION.pseudo_rows) * growth**2
+    monotone = growth * isotonic_regression(shrunk / growth, weights=weights).x
     monotone = np.maximum(monotone, CORRECTION.smallest_share * scaled)
     # Between two points the corrected variance is a power of the predicted one: it never falls.
     places, kept = np.unique(np.log(predicted), return_index=True)
@@ -581,7 +586,9 @@ FITS = {"none": lambda errors: VarianceCurve(), "scale": fit_scale, "curve": fit
 def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]]:
     """The correction that predicts rows best that have not taught it, simplest first.
 
-    A correction under which all rows together are less likely than without is not applied.
+    Folds vote; but a few rows with large errors count in few folds, so that a scale that makes
+    variances larger need only be better on average. A correction under which all rows together are
+    less likely than without is not applied.
     Returned with it: what was compared.
     """
     n = len(errors.variance)
@@ -591,6 +598,8 @@ def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]
     chosen = "none"
     for name in ("scale", "curve"):
         is_better = np.sum(scores[name] < scores[chosen]) >= CORRECTION.most_folds
+        if name == "scale" and final[name].log_factors[0] > 0:
+            is_better |= scores[name].mean() < scores[chosen].mean()
         if is_better and errors.nll(final[name]) <= errors.nll(final["none"]):
             chosen = name
     return final[chosen], [

@@ -66,6 +66,8 @@ class NoiseChoice:
     # The largest g, and the largest squared error in units of its variance that counts as such.
     largest: float = 6.0
     largest_square: float = 50.0
+    # As if this many more rows had erred as expected, for the level of the factor.
+    level_rows: float = 10.0
 
 
 NOISE = NoiseChoice()
@@ -160,6 +162,8 @@ class LocalNoise:
         Rows for each degree of freedom: what the rule of succession bounds the factor by.
     strength : float
         Exponent of the factor.
+    level : ndarray of shape (t,)
+        Logarithm of a factor of all rows, at least 0: see `_level`.
     rows : ndarray of shape (m,)
         Training rows that were left out,
     held_out : ndarray of shape (t, m)
@@ -170,6 +174,7 @@ class LocalNoise:
     coefficients: tuple[Array, ...]
     seen: Array
     strength: float
+    level: Array
     rows: IndexArray
     held_out: Array
 
@@ -179,7 +184,7 @@ class LocalNoise:
         columns = features.columns(Z, log_std, mean)
         g = multiply_rows(features.terms(columns), self.coefficients[target])
         bounded = _bounded(g, self.seen[target])
-        return self.strength * features.near(Z, log_std) * bounded
+        return features.near(Z, log_std) * (self.strength * bounded + self.level[target])
 
     def of_left_out(self, rows: IndexArray, log_factors: Array) -> Array:
         """Logarithms (t, N) of training rows that are left out: those of folds where there are.
@@ -198,6 +203,7 @@ class LocalNoise:
             "noise_held_out": self.held_out,
             "noise_seen": self.seen,
             "noise_strength": np.array([self.strength]),
+            "noise_level": self.level,
         }
         for t, (one, coefficients) in enumerate(
             zip(self.features, self.coefficients, strict=True)
@@ -224,11 +230,15 @@ class LocalNoise:
         (strength,) = floats(arrays, "noise_strength", (1,)).tolist()
         seen = floats(arrays, "noise_seen", (n_targets,))
         held_out = floats(arrays, "noise_held_out", (n_targets, len(rows)))
+        level = np.zeros(n_targets)  # as in files of version 0.3
+        if "noise_level" in arrays:
+            level = floats(arrays, "noise_level", (n_targets,))
         require(0 <= strength <= 1 and np.all(seen >= 0), "the strength of its noise is none")
+        require(np.all((level >= 0) & (level <= NOISE.largest)), "the level of its noise is none")
         require(np.all(np.abs(held_out) <= NOISE.largest), "a factor of its noise is too large")
         found = [_read_features(arrays, t, d) for t in range(n_targets)]
         features, coefficients = zip(*found, strict=True)
-        return cls(features, coefficients, seen, strength, rows, held_out)
+        return cls(features, coefficients, seen, strength, level, rows, held_out)
 
 
 def _read_features(arrays: dict[str, AnyArray], t: int, d: int) -> tuple[Features, Array]:
@@ -352,15 +362,27 @@ def learn_noise(
     if not taken:
         return None, alternatives
     strength = best or NOISE.strengths[0]
+    level = _level(squares / (total * np.exp(strength * logs)))
     noise = LocalNoise(
         features,
         tuple(read_only(one) for one in coefficients),
         np.array(seen),
         strength,
+        level,
         errors.rows,
-        read_only(strength * logs),
+        read_only(np.minimum(strength * logs + level[:, None], NOISE.largest)),
     )
     return noise, alternatives
+
+
+def _level(z: Array) -> Array:
+    """Logarithm of what squared errors (t, n) are on average in units of their variance: (t,).
+
+    A factor that is itself learned from few rows is too small in some places, and these cost more
+    than others gain: errors are larger than expected on average, never smaller.
+    """
+    counted = np.minimum(z, NOISE.largest_square).sum(axis=1) + NOISE.level_rows
+    return np.maximum(np.log(counted / (z.shape[1] + NOISE.level_rows)), 0.0)
 
 
 def _learn_target(
