@@ -466,6 +466,10 @@ class CorrectionChoice:
 
     # The smallest and largest scale of variances that is believed.
     scales: tuple[float, float] = (1e-6, 1e6)
+    # For the level: the largest squared error in units of its variance that counts as such, and as
+    # if this many more rows had erred as expected.
+    largest_square: float = 50.0
+    level_rows: float = 10.0
     # Rows are sorted by their variance into at most this many blocks of at least this many rows.
     most_blocks: int = 16
     least_rows: int = 50
@@ -556,6 +560,21 @@ def fit_scale(errors: LeftOutErrors) -> VarianceCurve:
     return VarianceCurve((0.0,), (float(np.log(scale)),))
 
 
+def log_level(z: Array) -> Array:
+    """Logarithm of squared errors (..., N) in units of their variance, on average, at least 0.
+
+    No single one decides, and a few rows say little.
+    """
+    counted = np.minimum(z, CORRECTION.largest_square).sum(axis=-1) + CORRECTION.level_rows
+    return np.maximum(np.log(counted / (z.shape[-1] + CORRECTION.level_rows)), 0.0)
+
+
+def fit_level(errors: LeftOutErrors) -> VarianceCurve:
+    """The same factor for all variances if these are too small, by what is sure of it."""
+    squares = np.maximum(errors.squares - errors.alpha, 0.0).mean(axis=0)
+    return VarianceCurve((0.0,), (float(log_level(squares / errors.variance)),))
+
+
 def fit_curve(errors: LeftOutErrors) -> VarianceCurve:
     """A monotone curve from predicted variances to squared errors, in blocks of rows."""
     scale = fit_scale(errors)
@@ -580,15 +599,20 @@ def fit_curve(errors: LeftOutErrors) -> VarianceCurve:
     return VarianceCurve(tuple(places.tolist()), tuple(factors.tolist()))
 
 
-FITS = {"none": lambda errors: VarianceCurve(), "scale": fit_scale, "curve": fit_curve}
+FITS = {
+    "none": lambda errors: VarianceCurve(),
+    "level": fit_level,
+    "scale": fit_scale,
+    "curve": fit_curve,
+}
 
 
 def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]]:
     """The correction that predicts rows best that have not taught it, simplest first.
 
-    Folds vote; but a few rows with large errors count in few folds, so that a scale that makes
-    variances larger need only be better on average. A correction under which all rows together are
-    less likely than without is not applied.
+    Folds vote, but on the level, which few folds with large errors may ask for: it need only be
+    better on average. A correction under which all rows together are less likely than without is
+    not applied.
     Returned with it: what was compared.
     """
     n = len(errors.variance)
@@ -596,10 +620,10 @@ def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]
     scores = {name: _cross_fitted(errors, folds, name) for name in FITS}
     final = {name: fit(errors) for name, fit in FITS.items()}
     chosen = "none"
-    for name in ("scale", "curve"):
+    for name in ("level", "scale", "curve"):
         is_better = np.sum(scores[name] < scores[chosen]) >= CORRECTION.most_folds
-        if name == "scale" and final[name].log_factors[0] > 0:
-            is_better |= scores[name].mean() < scores[chosen].mean()
+        if name == "level":
+            is_better = scores[name].mean() < scores[chosen].mean()
         if is_better and errors.nll(final[name]) <= errors.nll(final["none"]):
             chosen = name
     return final[chosen], [

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.calibration import CORRECTION, LeftOutErrors, gains, normal_nll
+from manygp.calibration import CORRECTION, LeftOutErrors, gains, log_level, normal_nll
 from manygp.checks import floats, indices, require
 from manygp.fit_report import Alternative
 from manygp.inputs import read_only
@@ -63,11 +63,8 @@ class NoiseChoice:
     # Newton steps, and the change of g at which they end.
     most_steps: int = 30
     tolerance: float = 1e-2
-    # The largest g, and the largest squared error in units of its variance that counts as such.
+    # The largest g.
     largest: float = 6.0
-    largest_square: float = 50.0
-    # As if this many more rows had erred as expected, for the level of the factor.
-    level_rows: float = 10.0
 
 
 NOISE = NoiseChoice()
@@ -163,7 +160,8 @@ class LocalNoise:
     strength : float
         Exponent of the factor.
     level : ndarray of shape (t,)
-        Logarithm of a factor of all rows, at least 0: see `_level`.
+        Logarithm of a factor of all rows, at least 0. What few rows teach is too small in some
+        places, and these cost more than others gain.
     rows : ndarray of shape (m,)
         Training rows that were left out,
     held_out : ndarray of shape (t, m)
@@ -305,7 +303,7 @@ def _fit(sums: _Sums, squares: Array) -> tuple[Array, float]:
     b[0] = np.log(max(squares.mean(), 1e-12))
     for _ in range(NOISE.most_steps):
         g = np.clip(H @ b, -NOISE.largest, NOISE.largest)
-        excess = np.minimum(squares * np.exp(-g), NOISE.largest_square) - 1
+        excess = np.minimum(squares * np.exp(-g), CORRECTION.largest_square) - 1
         step = cho_solve(factor, H.T @ excess / 2 - precision @ b)
         change = np.abs(H @ step).max()
         b += step * min(1.0, 1.5 / max(change, 1e-300))
@@ -362,7 +360,7 @@ def learn_noise(
     if not taken:
         return None, alternatives
     strength = best or NOISE.strengths[0]
-    level = _level(squares / (total * np.exp(strength * logs)))
+    level = log_level(squares / (total * np.exp(strength * logs)))
     noise = LocalNoise(
         features,
         tuple(read_only(one) for one in coefficients),
@@ -373,16 +371,6 @@ def learn_noise(
         read_only(np.minimum(strength * logs + level[:, None], NOISE.largest)),
     )
     return noise, alternatives
-
-
-def _level(z: Array) -> Array:
-    """Logarithm of what squared errors (t, n) are on average in units of their variance: (t,).
-
-    A factor that is itself learned from few rows is too small in some places, and these cost more
-    than others gain: errors are larger than expected on average, never smaller.
-    """
-    counted = np.minimum(z, NOISE.largest_square).sum(axis=1) + NOISE.level_rows
-    return np.maximum(np.log(counted / (z.shape[1] + NOISE.level_rows)), 0.0)
 
 
 def _learn_target(
