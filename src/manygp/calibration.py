@@ -46,8 +46,8 @@ def student_nll(z: Array, dof: float, scale: Array | float) -> Array:
 
 def normal_nll(squares: Array, variance: Array) -> Array:
     """Negative log-likelihood of normal errors with these squares: of the same shape."""
-    found: Array = 0.5 * (np.log(2 * np.pi * variance) + squares / variance)
-    return found
+    nll: Array = 0.5 * (np.log(2 * np.pi * variance) + squares / variance)
+    return nll
 
 
 def fit_tail(z: Array) -> Tail:
@@ -66,14 +66,14 @@ def fit_tail(z: Array) -> Tail:
             shrinkage = SCALE_PRECISION * (log_scale - expected) ** 2 / (2 * n)
             return float(student_nll(z, dof, np.exp(log_scale)).mean() + shrinkage)
 
-        found = minimize_scalar(
+        optimum = minimize_scalar(
             loss,
             bounds=LOG_SCALES,
             method="bounded",
             options={"xatol": 1e-3},
         )
-        if found.fun < best_nll - LEAST_GAIN:
-            best, best_nll = Tail(dof, float(np.exp(found.x))), found.fun
+        if optimum.fun < best_nll - LEAST_GAIN:
+            best, best_nll = Tail(dof, float(np.exp(optimum.x))), optimum.fun
     return best
 
 
@@ -203,10 +203,10 @@ class PredictiveDistribution:
         """Logarithm of the density at y."""
         width = self.std * self.scale
         z = (np.asarray(y) - self.mean) / width
-        found = _log_density(z, self.dof) - np.log(width)
+        density = _log_density(z, self.dof) - np.log(width)
         if self.shape is None:
-            return found
-        return found + self.shape.chance(2 * _student_cdf(-np.abs(z), self.dof))[1]
+            return density
+        return density + self.shape.chance(2 * _student_cdf(-np.abs(z), self.dof))[1]
 
     def cdf(self, y: Array) -> Array:
         """Probability of a value of at most y."""
@@ -256,8 +256,8 @@ class PredictiveDistribution:
         if self.shape is None:
             return _student_quantile(self.dof, level)
         beyond = 2 * np.minimum(level, 1 - level)
-        found = _student_quantile(self.dof, 0.5 * self.shape.student(beyond))
-        return np.where(level < 0.5, found, -found)
+        lower = _student_quantile(self.dof, 0.5 * self.shape.student(beyond))
+        return np.where(level < 0.5, lower, -lower)
 
 
 def _finite(dof: Array) -> Array:
@@ -369,8 +369,8 @@ class ConformalScores:
         """The errors (t, m), of either sign, of rows with the std (m,)."""
         groups = np.array_split(np.argsort(std, kind="stable"), n_groups)
         places = np.array([np.median(np.log(std[group])) for group in groups])
-        found = [np.sort(np.abs(errors[:, group]), axis=1) for group in groups]
-        return cls(read_only(np.concatenate(found, axis=1)), read_only(places))
+        ordered = [np.sort(np.abs(errors[:, group]), axis=1) for group in groups]
+        return cls(read_only(np.concatenate(ordered, axis=1)), read_only(places))
 
     @property
     def groups(self) -> list[Array]:
@@ -400,17 +400,17 @@ class ConformalScores:
         groups = self.groups
         ranks = [min(_rank(group.shape[1], coverage), group.shape[1]) for group in groups]
         quantiles = [group[:, rank - 1] for group, rank in zip(groups, ranks, strict=True)]
-        found = self._between(np.array(quantiles), std)
+        reaches = self._between(np.array(quantiles), std)
         if all(_rank(group.shape[1], coverage) <= group.shape[1] for group in groups):
-            return found
+            return reaches
         every = np.sort(self.errors, axis=1)
-        return np.maximum(found, every[:, _rank(every.shape[1], coverage) - 1])
+        return np.maximum(reaches, every[:, _rank(every.shape[1], coverage) - 1])
 
     @cached_property
     def tails(self) -> Array:
         """One over the degrees of freedom, and the scale, of each group and target: (2, G, t)."""
-        found = [[fit_tail(errors) for errors in group] for group in self.groups]
-        dof, scale = np.moveaxis(np.array(found), -1, 0)
+        tails = [[fit_tail(errors) for errors in group] for group in self.groups]
+        dof, scale = np.moveaxis(np.array(tails), -1, 0)
         return np.array([1 / dof, scale])
 
     @cached_property
@@ -648,10 +648,10 @@ def fit_conformal_scores(errors: Array, std: Array) -> ConformalScores:
         return ConformalScores.of(errors, std)
     chosen, best = 1, scores(1)
     for n_groups in [one for one in CORRECTION.groups if len(std) >= one * CORRECTION.group_rows]:
-        found = scores(n_groups)
+        losses = scores(n_groups)
         differ = np.diff(ConformalScores.of(errors, std, n_groups).places) > CORRECTION.group_step
-        if np.sum(found[0] < best[0]) >= CORRECTION.most_folds and differ.all():
-            chosen, best = n_groups, found
+        if np.sum(losses[0] < best[0]) >= CORRECTION.most_folds and differ.all():
+            chosen, best = n_groups, losses
     shaped = bool(np.sum(best[1] < best[0]) >= CORRECTION.most_folds)
     return replace(ConformalScores.of(errors, std, chosen), shaped=shaped)
 
