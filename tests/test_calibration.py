@@ -12,6 +12,7 @@ from scipy import integrate, stats
 from data import noisy_rows, two_waves
 from manygp import ManyGPRegressor, load, metrics
 from manygp.calibration import (
+    CORRECTION,
     DEGREES,
     ConformalScores,
     LeftOutErrors,
@@ -19,6 +20,7 @@ from manygp.calibration import (
     farthest_known,
     fit_conformal_scores,
     fit_curve,
+    fit_level,
     fit_scale,
     fit_tail,
     recalibrate,
@@ -79,6 +81,9 @@ def test_the_curve_never_falls_and_its_factor_stays_outside_of_what_was_seen():
     line = np.geomspace(1e-6, 1e6, 500)
     corrected = curve(line) * line
     assert np.all(np.diff(corrected) >= -1e-9 * corrected[1:])
+    flat = fit_curve(errors(np.ones_like(variance), variance))  # the variance tells nothing
+    slopes = np.diff(np.log(flat(line) * line)) / np.diff(np.log(line))
+    assert slopes.min() == pytest.approx(CORRECTION.least_power, abs=1e-6)
     low, high = np.exp(curve.log_variances[0]), np.exp(curve.log_variances[-1])
     assert_allclose(curve(np.array([low / 1e3, low])), np.exp(curve.log_factors[0]))
     assert_allclose(curve(np.array([high, high * 1e3])), np.exp(curve.log_factors[-1]))
@@ -97,6 +102,21 @@ def test_a_few_huge_errors_do_not_decide():
     squares[0, :3] = 1e6
     _, found = recalibrate(one._replace(squares=squares))
     assert chosen_name(found) != "scale"  # which would make all other rows far too unsure
+
+
+def test_rare_large_errors_raise_the_level_by_what_is_sure_of_them():
+    variance = spread()
+    one = errors(variance, variance)
+    squares = one.squares.copy()
+    squares[0, :120] = 12 * variance[:120]  # in few folds they would decide nothing
+    curve, found = recalibrate(one._replace(squares=squares))
+    assert chosen_name(found) != "none"
+    assert np.median(curve(variance)) == pytest.approx(1.33, abs=0.1)
+    squares[0, :120], squares[0, 0] = one.squares[0, :120], 1e9
+    assert 1 <= np.exp(fit_level(one._replace(squares=squares)).log_factors[0]) < 1.1
+    assert fit_level(errors(0.5 * variance, variance)).log_factors == (0.0,)
+    few = errors(np.full(20, 9.0), np.ones(20))
+    assert 0 < fit_level(few).log_factors[0] < fit_scale(few).log_factors[0]
 
 
 def test_a_std_that_heavy_tails_make_far_too_small_is_corrected():
