@@ -15,21 +15,32 @@ from manygp.fit_report import Alternative
 from manygp.inputs import read_only
 from manygp.rules import Correction, VarianceCurve
 
-# Degrees of freedom that are compared; infinity is the normal distribution.
-DEGREES = (np.inf, 100.0, 30.0, 15.0, 10.0, 7.0, 5.0, 4.0, 3.0, 2.5)
-# Nats per row that fewer degrees of freedom must gain.
-LEAST_GAIN = 1e-4
-# Logarithms of the scales among which the best is sought.
-LOG_SCALES = (-7.0, 7.0)
-# How firmly the scale is held at what is expected, in errors.
-SCALE_PRECISION = 8.0
-# A scale of n errors that is expected has the square (n + 1) / (n - FEWEST_KNOWN). In simulations
-# of 2 to 30 rows (`rows-2` to `rows-30` of `bench trust`), 90% intervals hold 84 to 92%.
-FEWEST_KNOWN = 1.8
-# Errors that are enough for any degrees of freedom.
-MANY_ERRORS = 100
-# Errors that are told apart, in units of the std.
-SMALLEST_ERROR = 1e-12
+
+@dataclass(frozen=True)
+class TailChoice:
+    """Numbers of the choice of how errors are spread, and why they are what they are."""
+
+    # Degrees of freedom that are compared; infinity is the normal distribution.
+    degrees: tuple[float, ...] = (np.inf, 100.0, 30.0, 15.0, 10.0, 7.0, 5.0, 4.0, 3.0, 2.5)
+    # Nats per row that fewer degrees of freedom must gain.
+    min_gain: float = 1e-4
+    # Logarithms of the scales among which the best is sought.
+    log_scales: tuple[float, float] = (-7.0, 7.0)
+    # How firmly the scale is held at what is expected, in errors.
+    scale_precision: float = 8.0
+    # A scale of n errors that is expected has the square (n + 1) / (n - lost_errors). In
+    # simulations of 2 to 30 rows (`rows-2` to `rows-30` of `bench trust`), 90% intervals hold 84
+    # to 92%.
+    lost_errors: float = 1.8
+    # Errors that are enough for any degrees of freedom.
+    many_errors: int = 100
+    # Errors that are told apart, in units of the std.
+    smallest_error: float = 1e-12
+    # Degrees of freedom from which on a Student-t is taken for normal.
+    nearly_infinite: float = 1e4
+
+
+TAIL = TailChoice()
 
 
 class Tail(NamedTuple):
@@ -57,22 +68,23 @@ def fit_tail(z: Array) -> Tail:
     larger the scale that is expected.
     """
     n = len(z)
-    z = np.maximum(np.abs(z), SMALLEST_ERROR)
-    expected = 0.5 * np.log((n + 1) / max(n - FEWEST_KNOWN, 0.1))
+    z = np.maximum(np.abs(z), TAIL.smallest_error)
+    expected = 0.5 * np.log((n + 1) / max(n - TAIL.lost_errors, 0.1))
     best, best_nll = Tail(), np.inf
-    for dof in [one for one in DEGREES if one <= n / 2 or n > MANY_ERRORS] or DEGREES[-1:]:
+    degrees = [one for one in TAIL.degrees if one <= n / 2 or n > TAIL.many_errors]
+    for dof in degrees or TAIL.degrees[-1:]:
 
         def loss(log_scale: float, dof: float = dof) -> float:
-            shrinkage = SCALE_PRECISION * (log_scale - expected) ** 2 / (2 * n)
+            shrinkage = TAIL.scale_precision * (log_scale - expected) ** 2 / (2 * n)
             return float(student_nll(z, dof, np.exp(log_scale)).mean() + shrinkage)
 
         optimum = minimize_scalar(
             loss,
-            bounds=LOG_SCALES,
+            bounds=TAIL.log_scales,
             method="bounded",
             options={"xatol": 1e-3},
         )
-        if optimum.fun < best_nll - LEAST_GAIN:
+        if optimum.fun < best_nll - TAIL.min_gain:
             best, best_nll = Tail(dof, float(np.exp(optimum.x))), optimum.fun
     return best
 
@@ -188,10 +200,6 @@ def _student_crps(z: Array, dof: Array) -> Array:
     return z * (2 * stdtr(nu, z) - 1) + 2 * density * (nu + z**2) / (nu - 1) - constant
 
 
-# Degrees of freedom from which on a Student-t is taken for normal.
-NEARLY_INFINITE = 1e4
-
-
 @dataclass(frozen=True, eq=False)
 class ConformalScores:
     """Errors of m rows that were left out, in G groups of rows by their std.
@@ -265,7 +273,7 @@ class ConformalScores:
             normalised = (std if std.ndim == 2 else std[:, None]) / units
             parameters = (self._between(one, normalised) for one in self.tails)
             inverse, scale = (one.reshape(std.shape) for one in parameters)
-        normal = inverse < 1 / NEARLY_INFINITE
+        normal = inverse < 1 / TAIL.nearly_infinite
         dof = np.where(normal, np.inf, 1 / np.where(normal, 1.0, inverse))
         return PredictiveDistribution(mean, std, dof, np.asarray(scale))
 

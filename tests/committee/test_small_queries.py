@@ -9,7 +9,7 @@ from manygp.committee import committee
 from manygp.committee.committee import SMALL_ROWS
 from manygp.gp import expert as expert_module
 from manygp.gp import marginal_likelihood as linalg
-from manygp.gp.expert import VECTOR_NOISE
+from manygp.gp.expert import PRECISION
 from manygp.kernels import Linear, Matern, White, structured_kernel
 from models import answers_at, choosing
 
@@ -28,7 +28,7 @@ def model(noise=0.02, **parameters):
     [
         {},
         {"routing": None},
-        {"noise": VECTOR_NOISE},
+        {"noise": PRECISION.vector_noise},
         {"noise": 1e-6},
         {"points_per_expert": 300},
         {"points_per_expert": 150, "noise": 0.5},  # in single precision
@@ -61,7 +61,7 @@ def test_only_one_row_of_enough_noise_is_whitened_as_a_vector(monkeypatch):
     assert done == []
     fitted.predict(QUERIES[:1], return_std=True)
     assert len(done) == 3
-    model(noise=VECTOR_NOISE / 2).fit(X, y).predict(QUERIES[:1], return_std=True)
+    model(noise=PRECISION.vector_noise / 2).fit(X, y).predict(QUERIES[:1], return_std=True)
     assert len(done) == 3
 
 

@@ -38,7 +38,9 @@ class Source(NamedTuple):
     @property
     def is_large(self) -> bool:
         """Whether it has more rows than are read into memory."""
-        return format_of(self.path) is PARQUET and count_rows(self.path) > training.MEMORY_ROWS
+        return (
+            format_of(self.path) is PARQUET and count_rows(self.path) > training.SIZES.memory_rows
+        )
 
     @property
     def has_numbers(self) -> bool:

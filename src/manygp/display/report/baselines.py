@@ -15,7 +15,7 @@ from manygp.model import FittedModel
 # Penalties of the linear fit, of columns with a standard deviation of 1.
 PENALTIES = tuple(10.0 ** np.arange(-6.0, 7.0))
 # Fewer rows say nothing about a straight line.
-FEWEST_ROWS = 4
+FEWEST_LINE_ROWS = 4
 
 
 class Baseline(NamedTuple):
@@ -47,7 +47,7 @@ def baselines_of(model: FittedModel, rows: RowSet) -> list[Baselines]:
     center, width = X.mean(axis=0), np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
     Z = (X - center) / width
     new = None if rows.left_out or rows.inputs is None else (rows.inputs.X - center) / width
-    has_line = len(Y) >= FEWEST_ROWS and rows.inputs is not None
+    has_line = len(Y) >= FEWEST_LINE_ROWS and rows.inputs is not None
     baselines = []
     for y in Y.T:
         size = float(np.abs(y).max()) or 1.0  # squares may overflow
