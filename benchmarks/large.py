@@ -105,8 +105,8 @@ def write_rows(path: Path, n: int) -> None:
 def fit_and_predict(given: argparse.Namespace) -> None:
     """Fit the rows of a file, up to some stage or all, and predict others."""
     path, n, n_queries = given.file, given.rows, given.queries
-    sizes = training.SIZES
-    training.SIZES = replace(sizes, memory_rows=min(sizes.memory_rows, n // 2))
+    sizes = training.OUT_OF_CORE
+    training.OUT_OF_CORE = replace(sizes, memory_rows=min(sizes.memory_rows, n // 2))
     progress.SILENT, TimedEngine.until = Phases(), given.until
     begin = perf_counter()
     chosen = {"trend": given.trend, "hyperparameters": given.hyperparameters}

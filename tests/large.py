@@ -27,7 +27,7 @@ def write(path, X, y, row_group_size=700, **more):
 
 def lower_limits(patch):
     """Let a thousand rows be many."""
-    with_numbers(patch, training, "SIZES", memory_rows=1000, sample_rows=800, group_rows=600)
+    with_numbers(patch, training, "OUT_OF_CORE", memory_rows=1000, sample_rows=800, group_rows=600)
 
 
 def model(**parameters):

@@ -1,4 +1,4 @@
-"""What left-out rows teach about errors: the correction of the variance, tails and intervals."""
+"""Calibration by left-out rows: the correction of the variance, tails and intervals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TAIL = TailChoice()
 
 
 class Tail(NamedTuple):
-    """How errors are spread, in units of the std: degrees of freedom, and a scale."""
+    """Spread of errors in units of the std: degrees of freedom, and a scale."""
 
     dof: float = np.inf
     scale: float = 1.0
@@ -177,7 +177,7 @@ def _student_quantile(dof: Array, level: Array | float) -> Array:
 
 
 def _log_density(z: Array, dof: Array | float) -> Array:
-    """Of the standard Student-t, or normal, distribution."""
+    """Log density of the standard Student-t, or normal, distribution."""
     nu = _finite(np.asarray(dof))
     constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi)
     student = constant - (nu + 1) / 2 * np.log1p(z**2 / nu)
@@ -266,7 +266,7 @@ class ConformalScores:
         return np.array([1 / dof, scale])
 
     def distribution(self, mean: Array, std: Array, units: Array) -> PredictiveDistribution:
-        """Of rows with this mean and std, (N,) or (N, t), in these units of each target (t,)."""
+        """Distribution of rows with this mean and std, (N,) or (N, t), in units (t,) of y."""
         if len(self.places) == 1:
             inverse, scale = self.tails[:, 0] if std.ndim == 2 else self.tails[:, 0, 0]
         else:
@@ -372,7 +372,7 @@ class LeftOutErrors(NamedTuple):
         return float(np.mean(normal_nll(self.squares, self.total(curve))))
 
     def row_nll(self, curve: Correction) -> Array:
-        """That of each row, on average over targets: (N,)."""
+        """NLL of each row, on average over targets: (N,)."""
         return normal_nll(self.squares.mean(axis=0), self.total(curve))
 
     def total(self, curve: Correction) -> Array:
@@ -409,7 +409,7 @@ def fit_curve(errors: LeftOutErrors) -> VarianceCurve:
     return VarianceCurve(tuple(places.tolist()), tuple(factors.tolist()))
 
 
-FITS = {"none": lambda errors: VarianceCurve(), "scale": fit_scale, "curve": fit_curve}
+CORRECTIONS = {"none": lambda errors: VarianceCurve(), "scale": fit_scale, "curve": fit_curve}
 
 
 def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]]:
@@ -420,8 +420,8 @@ def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]
     """
     n = len(errors.variance)
     folds = np.random.default_rng(0).permutation(n) % CORRECTION.folds
-    scores = {name: _cross_fitted(errors, folds, name) for name in FITS}
-    final = {name: fit(errors) for name, fit in FITS.items()}
+    scores = {name: _cross_fitted(errors, folds, name) for name in CORRECTIONS}
+    final = {name: fit(errors) for name, fit in CORRECTIONS.items()}
     chosen = "none"
     for name in ("scale", "curve"):
         is_better = np.sum(scores[name] < scores[chosen]) >= CORRECTION.most_folds
@@ -434,7 +434,7 @@ def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]
 
 
 def fit_conformal_scores(errors: Array, std: Array) -> ConformalScores:
-    """How errors (t, N) of rows with the std (N,) are spread.
+    """Conformal scores of errors (t, N) of rows with the std (N,).
 
     Folds that have not taught it vote on the number of groups: the log score of Student-t
     distributions decides.
@@ -475,7 +475,9 @@ def _cross_fitted(errors: LeftOutErrors, folds: IndexArray, name: str) -> Array:
     if len(folds) < 2 * CORRECTION.folds:
         return np.array([errors.nll(VarianceCurve())])
     inside = [folds == fold for fold in range(CORRECTION.folds)]
-    return np.array([errors.some(rows).nll(FITS[name](errors.some(~rows))) for rows in inside])
+    return np.array(
+        [errors.some(rows).nll(CORRECTIONS[name](errors.some(~rows))) for rows in inside]
+    )
 
 
 def farthest_known(errors: LeftOutErrors) -> float:

@@ -1,4 +1,4 @@
-"""What the arrays of a file must be: a ValueError says what is not."""
+"""Checks of the arrays of a file: a ValueError says which one is wrong."""
 
 from __future__ import annotations
 

@@ -398,7 +398,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         with working(work_dir) as folder:
             blocks, sizes = _store_all(partitions, engine, folder)
-            if sum(sizes) <= training.SIZES.memory_rows:
+            if sum(sizes) <= training.OUT_OF_CORE.memory_rows:
                 pieces = [piece for block in blocks for piece in block.pieces()]
                 rows = np.concatenate([np.empty((0, partitions.columns.width)), *pieces])
                 shutil.rmtree(folder / "data", ignore_errors=True)

@@ -79,7 +79,7 @@ NOISE = NoiseChoice()
 
 
 class Features(NamedTuple):
-    """What the factor is a function of, and its terms.
+    """Features that the factor is a function of, and its terms.
 
     Attributes
     ----------

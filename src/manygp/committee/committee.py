@@ -275,7 +275,7 @@ class Layout:
         return rows[np.argsort(distance, kind="stable")[:count]]
 
 
-Task = tuple[int, Any, IndexArray]
+ExpertTask = tuple[int, Any, IndexArray]
 
 
 class Query(NamedTuple):
@@ -409,7 +409,7 @@ class Committee:
         records = _Arrays(mean, variance, prior_variance, prior_mean)
         noise, scratch = np.empty(n_experts), _Scratch()
 
-        def predict(task: Task) -> None:
+        def predict(task: ExpertTask) -> None:
             m, seat, rows = task
             expert = self.experts[m]
             records.fill(seat, rows, self._answer(expert, asked.some(rows), scratch.work))
@@ -481,7 +481,7 @@ class Committee:
         answer = self._answer(self.communication, asked, Workspace())
         return [Gaussian(one, answer.variance) for one in answer.mean.T]
 
-    def _tasks(self, near: IndexArray | None, n: int) -> Iterator[Task]:
+    def _tasks(self, near: IndexArray | None, n: int) -> Iterator[ExpertTask]:
         """Each expert with its place in the record and rows, so that it is visited once.
 
         Large experts come first, so that threads finish together.

@@ -68,7 +68,7 @@ PRECISION = Precision()
 
 
 class Factor(NamedTuple):
-    """What an expert has computed from its rows, in order to predict.
+    """Arrays that an expert has computed from its rows, in order to predict.
 
     Attributes
     ----------
@@ -374,7 +374,7 @@ def _single_will_do(
 
 
 class Prediction(NamedTuple):
-    """What an expert predicts for N rows, without the trend.
+    """Predictions of an expert for N rows, without the trend.
 
     Attributes
     ----------
@@ -462,8 +462,8 @@ def predict_expert(
     return Prediction(mean, variance, prior, prior_mean, unexplained)
 
 
-class Slopes(NamedTuple):
-    """What one expert predicts for a row, each () with derivatives by its inputs (d,)."""
+class ExpertSlopes(NamedTuple):
+    """Prediction of one expert for a row, each () with derivatives by its inputs (d,)."""
 
     mean: Dual
     variance: Dual
@@ -471,7 +471,7 @@ class Slopes(NamedTuple):
     prior_mean: Dual
 
 
-def predict_slopes(expert: Expert, x: Array, at: TrendAt | None) -> Slopes:
+def predict_slopes(expert: Expert, x: Array, at: TrendAt | None) -> ExpertSlopes:
     """The posterior of one target at one row x (d,), and its derivatives in closed form.
 
     `at` is what the trend says about the row, with derivatives.
@@ -487,14 +487,14 @@ def predict_slopes(expert: Expert, x: Array, at: TrendAt | None) -> Slopes:
     explained = Dual(v @ v, 2 * (by_v.T @ v))
     variance = np.maximum(prior - explained, PRECISION.smallest_variance * prior)
     if at is None:
-        return Slopes(mean, variance, prior, prior_mean)
+        return ExpertSlopes(mean, variance, prior, prior_mean)
     unexplained: Any = at.basis
     if at.basis is not None and factor.terms is not None:
         terms = factor.terms.coefficients[:n]
         own = Dual((k @ terms + factor.terms.mean)[None], (terms.T @ by_x)[None])
         unexplained = at.basis - own
     trend: Any = at.mean
-    return Slopes(
+    return ExpertSlopes(
         mean + trend[0, 0],
         variance + at.variance_with(unexplained)[0],
         prior + at.variance_with(at.basis)[0],

@@ -129,7 +129,7 @@ def _powers(z: Array, m: int) -> Array:
 
 @dataclass(frozen=True)
 class ByColumn(Kernel):
-    """What `Additive` and `Pairwise` have in common.
+    """Base class of `Additive` and `Pairwise`.
 
     One length-scale, or variance, serves all columns; a sequence holds one per column.
     """

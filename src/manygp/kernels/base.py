@@ -1,4 +1,4 @@
-"""What a kernel is, and how kernels combine: sums, products, constants and noise.
+"""Interface of kernels, and their combinations: sums, products, constants and noise.
 
 A kernel is an immutable record of positive hyperparameters. `theta` holds the logarithms of
 those that are free, and `with_theta` makes the same kernel at other values. The derivative is
@@ -277,7 +277,7 @@ def _checked_bounds(name: str, bounds: Any, value: Any) -> Bounds:
 
 @dataclass(frozen=True)
 class OneVariance(Kernel):
-    """What `Constant` and `White` have in common."""
+    """Base class of `Constant` and `White`."""
 
     variance: float = 1.0
     variance_bounds: Bounds = DEFAULT_BOUNDS

@@ -52,7 +52,7 @@ class OutOfCoreSizes:
     group_rows: int = 2**16
 
 
-SIZES = OutOfCoreSizes()
+OUT_OF_CORE = OutOfCoreSizes()
 
 MODEL = "model.manygp"
 
@@ -91,7 +91,7 @@ class FitJob(NamedTuple):
 
 def check_settings(settings: Settings) -> None:
     """Refuse what rows on a disk cannot have, before any work."""
-    n = f"more than {SIZES.memory_rows:,} rows"
+    n = f"more than {OUT_OF_CORE.memory_rows:,} rows"
     if settings.has_whole_parts or settings.partitioner is random:
         raise ValueError(
             f"partition={settings.partition!r} spreads the rows of an expert over all of them, "
@@ -125,7 +125,7 @@ def _train(job: FitJob, seed: int, progress: Progress) -> FittedModel:
     settings, folder = job.settings, job.work.path
     progress.begin("reading")
     n_read = int(sum(job.sizes))
-    threshold = SIZES.sample_rows * 2**64 // n_read
+    threshold = OUT_OF_CORE.sample_rows * 2**64 // n_read
     scanned = _scan(job, seed, threshold)
     known = Statistics.joined([one.statistics for one in scanned])
     checkpoint = Checkpoint(folder / "checkpoint", _identity(job, known), seed)
@@ -158,7 +158,7 @@ def _scan(job: FitJob, seed: int, threshold: int) -> list[stages.Scanned]:
 def _identity(job: FitJob, known: Statistics) -> dict[str, Any]:
     """What a folder must have in common with a fit; not how rows are cut into blocks."""
     identity = identity_of(job.settings, known.n, job.columns.described, key_of(known.digest))
-    return {**identity, "sample": SIZES.sample_rows, "group": SIZES.group_rows}
+    return {**identity, "sample": OUT_OF_CORE.sample_rows, "group": OUT_OF_CORE.group_rows}
 
 
 def _trained(
@@ -237,7 +237,7 @@ class _Groups(NamedTuple):
         """Grow the tree of groups on the sample, and sort all rows by it."""
         X = prepared.data.X
         last = row_hashes(np.arange(len(X)), seed).astype(float) / 2.0**64  # for equal rows
-        n_groups = max(1, round(n / SIZES.group_rows))
+        n_groups = max(1, round(n / OUT_OF_CORE.group_rows))
         tree = grow(np.column_stack([X * columns_metric, last]), n_groups)
         sorting = stages.Sorting(
             job.columns,

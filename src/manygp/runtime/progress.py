@@ -1,4 +1,4 @@
-"""What a long piece of work tells its user: phases, the time that is left, messages, warnings."""
+"""Progress of long work as its user sees it: phases, the time left, messages, warnings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BAR_WIDTH, LINE_WIDTH = 24, 80
 
 
 class Progress:
-    """Where work says how far it is. This one, for work that is not watched, does nothing."""
+    """Receiver of progress. This one, for work that is not watched, does nothing."""
 
     def expect(self, seconds: Mapping[str, float], limit: float = float("inf")) -> None:
         """Name the phases that are ahead, in their order, with planned seconds.

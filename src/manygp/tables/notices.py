@@ -1,4 +1,4 @@
-"""What is odd about training rows that can be fitted all the same."""
+"""Notices about odd training rows that can be fitted all the same."""
 
 from __future__ import annotations
 

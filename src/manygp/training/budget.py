@@ -1,4 +1,4 @@
-"""What a fit will cost in seconds and bytes, and the best one that a budget affords."""
+"""Cost of a fit in seconds and bytes, and the best plan that a budget affords."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Costs(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What the cost of a plan depends on.
+    """Data and machine that the cost of a plan depends on.
 
     Attributes
     ----------

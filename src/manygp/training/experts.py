@@ -63,7 +63,7 @@ Fits: TypeAlias = Generator[KernelFit, None, None]
 
 
 class ExecutionContext(NamedTuple):
-    """How fits are done. All but the optimizer has no influence on the result.
+    """Settings of how fits are run. All but the optimizer has no influence on the result.
 
     Attributes
     ----------

@@ -250,7 +250,7 @@ def _may_be_structured(data: TrainingData) -> bool:
 
 
 class Foundation(NamedTuple):
-    """What experts are built on.
+    """Trend, kernel and rows that experts are built on.
 
     Attributes
     ----------

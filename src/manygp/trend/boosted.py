@@ -300,7 +300,7 @@ def _are_shallow(roots: AnyArray, children: AnyArray) -> bool:
 
 
 class Boosting(NamedTuple):
-    """How many trees each target needs, and what they then leave of rows that are left out.
+    """Number of trees of each target, and what they leave of rows that are left out.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a constant and a linear fit say of the same rows."""
+"""Baselines that a model is compared with: a constant and a linear fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEWEST_LINE_ROWS = 4
 
 
 class Baseline(NamedTuple):
-    """What a simple model says of rows: their means (N,), and one std for all."""
+    """Predictions of a simple model: means (N,), and one std for all rows."""
 
     mean: Array
     std: float

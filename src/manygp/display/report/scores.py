@@ -1,4 +1,4 @@
-"""How good the predictions are."""
+"""Section of a report on how good the predictions are."""
 
 from __future__ import annotations
 

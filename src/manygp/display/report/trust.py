@@ -25,7 +25,7 @@ from manygp.display.charts import (
     size_of,
 )
 from manygp.display.page import TextTable
-from manygp.display.report.columns import Inputs, Source, category_word
+from manygp.display.report.columns import Inputs, SourceColumn, category_word
 from manygp.display.report.rows import RowSet, Scored
 
 
@@ -51,7 +51,7 @@ class TrustSection:
     wide: float = 10.0
 
 
-SECTION = TrustSection()
+TRUST = TrustSection()
 
 # Units of large numbers.
 UNITS = [name for _, name in SIZES]
@@ -64,7 +64,7 @@ class Slice(NamedTuple):
     rows: npt.NDArray[np.bool_]
 
 
-def trust_section(sets: list[RowSet], sources: list[Source]) -> str:
+def trust_section(sets: list[RowSet], sources: list[SourceColumn]) -> str:
     """Figures of both sets of rows, the main one first, and slices of that one.
 
     The most relevant of the sources stand first.
@@ -94,7 +94,7 @@ def _reliability(sets: list[RowSet], j: int) -> str:
     curves = [metrics.reliability_curve(*one.scored[j].rows) for one in enough]
     every = np.concatenate([np.concatenate(curve) for curve in curves])
     low, high = float(every.min()), float(every.max())
-    wide = low > 0 and high > SECTION.wide * low
+    wide = low > 0 and high > TRUST.wide * low
     axis = logarithmic(low / 1.2, high * 1.2) if wide else linear(0.0, high, pad=0.03)
     target = sets[0].scored[j].target
     chart = Chart(axis, axis, ("predicted error (std)", f"observed error, in {target.units}"))
@@ -116,10 +116,10 @@ def _reliability(sets: list[RowSet], j: int) -> str:
 def _pit(scored: Scored) -> str:
     """How often a true value falls into each tenth of its predicted distribution."""
     n = len(scored.pit)
-    edges = np.linspace(0, 1, SECTION.pit_bars + 1)
+    edges = np.linspace(0, 1, TRUST.pit_bars + 1)
     shares = np.histogram(scored.pit, edges)[0] / n
-    ideal = 1 / SECTION.pit_bars
-    chance = SECTION.bar_errors * np.sqrt(ideal * (1 - ideal) / n)
+    ideal = 1 / TRUST.pit_bars
+    chance = TRUST.bar_errors * np.sqrt(ideal * (1 - ideal) / n)
     top = max(float(shares.max()), ideal + chance)
     percents = linear(0, 100 * top, pad=0.05)._replace(low=0.0)
     labels = ("predicted probability of a smaller value", "rows, in %")
@@ -134,7 +134,7 @@ def _pit(scored: Scored) -> str:
         "high middle: too wide; a slope: too low or too high. Chance keeps bars within the band."
     )
     words = ", ".join(percent(share) for share in shares)
-    alt = f"Histogram of PIT values: {words}. {outside} of {SECTION.pit_bars} bars beyond chance."
+    alt = f"Histogram of PIT values: {words}. {outside} of {TRUST.pit_bars} bars beyond chance."
     return page.drawing(chart.svg(alt), "Where do true values fall?", caption)
 
 
@@ -159,12 +159,12 @@ def _spread(rows: RowSet, j: int) -> str:
     return page.drawing(chart.svg(alt), "Do intervals hold what they promise?", caption)
 
 
-def slices_of(rows: RowSet, scored: Scored, sources: list[Source]) -> dict[str, list[Slice]]:
+def slices_of(rows: RowSet, scored: Scored, sources: list[SourceColumn]) -> dict[str, list[Slice]]:
     """Rows by std, by prediction, by the most relevant numbers and categories, and the worst slab.
 
     The most relevant of the sources stand first.
     """
-    enough = (n for *n, least in SECTION.slices if len(rows) >= least)
+    enough = (n for *n, least in TRUST.slices if len(rows) >= least)
     tenths, fifths, quarters = next(enough, (0, 0, 0))
     slices = {
         "By std": _by_quantiles(scored.std, tenths, number),
@@ -173,27 +173,29 @@ def slices_of(rows: RowSet, scored: Scored, sources: list[Source]) -> dict[str, 
     if rows.inputs is None:
         return slices
     numbers = [one for one in sources if one.is_number]
-    for source in numbers[: SECTION.number_columns]:
+    for source in numbers[: TRUST.number_columns]:
         values = source.values(rows.inputs)
         slices[f"By {source.name}"] = _by_quantiles(values, quarters, source.short_word)
     categories = [one for one in sources if one.has_categories(rows.inputs)]
-    for source in categories[: SECTION.category_columns]:
+    for source in categories[: TRUST.category_columns]:
         slices[f"By {source.name}"] = _by_category(source, rows.inputs)
     slices["In the region where intervals hold least"] = _worst(rows.inputs, rows, scored, numbers)
     return slices
 
 
-def _by_category(source: Source, inputs: Inputs) -> list[Slice]:
+def _by_category(source: SourceColumn, inputs: Inputs) -> list[Slice]:
     """Rows of each category, those of the most frequent ones if there are many."""
     codes, names = source.codes(inputs), source.column.categories
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
-    kept = np.sort(np.argsort(-counts, kind="stable")[: SECTION.categories])
+    kept = np.sort(np.argsort(-counts, kind="stable")[: TRUST.categories])
     return [Slice(category_word(names[k]), codes == k) for k in kept.tolist()]
 
 
-def _worst(inputs: Inputs, rows: RowSet, scored: Scored, numbers: list[Source]) -> list[Slice]:
+def _worst(
+    inputs: Inputs, rows: RowSet, scored: Scored, numbers: list[SourceColumn]
+) -> list[Slice]:
     """The region that a tree finds in half of the rows, as the other half has it."""
-    numbers = numbers[: SECTION.slab_columns]
+    numbers = numbers[: TRUST.slab_columns]
     names = ["std", f"predicted {scored.target.name}", *(one.name for one in numbers)]
     words = [number, number, *(one.short_word for one in numbers)]
     columns = [scored.std, scored.mean, *(_filled(one.values(inputs)) for one in numbers)]
@@ -245,7 +247,7 @@ def _from_to(low: str, high: str) -> str:
 def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) -> str:
     """Coverage of each slice, beside what chance allows."""
     kept = {
-        name: [one for one in slices if one.rows.sum() >= SECTION.slice_rows]
+        name: [one for one in slices if one.rows.sum() >= TRUST.slice_rows]
         for name, slices in groups.items()
     }
     shares = [scored.held[one.rows].mean() for slices in kept.values() for one in slices]
