@@ -226,7 +226,7 @@ class LocalNoise:
         seen = floats(arrays, "noise_seen", (n_targets,))
         held_out = floats(arrays, "noise_held_out", (n_targets, len(rows)))
         require(0 <= strength <= 1, "the strength of its noise must lie between 0 and 1")
-        require(np.all(seen >= 0), "the largest factor of its noise is negative")
+        require(np.all(seen >= 0), "the rows of its noise must not be negative")
         require(np.all(np.abs(held_out) <= NOISE.largest), "a factor of its noise is too large")
         fits = [_read_features(arrays, t, d) for t in range(n_targets)]
         features, coefficients = zip(*fits, strict=True)
@@ -255,7 +255,10 @@ def _read_splines(arrays: dict[str, AnyArray], t: int, width: int) -> tuple[Term
     columns, degrees, counts = axes.reshape(-1, 3).T
     knots = floats(arrays, f"noise_knots_{t}", (int(counts.sum()),))
     require(np.all(columns < width), "its noise needs a column that the rows do not have")
-    require(np.all((degrees >= 1) & (degrees <= CUBIC)), "a spline of its noise must have a degree of 1 to 3")
+    require(
+        np.all((degrees >= 1) & (degrees <= CUBIC)),
+        "a spline of its noise must have a degree of 1 to 3",
+    )
     require(np.all(counts >= 2), "a spline of its noise must have two knots or more")
     pieces = np.split(knots, np.cumsum(counts)[:-1])
     require(all(np.all(np.diff(one) > 0) for one in pieces), "the knots of its noise do not rise")

@@ -230,7 +230,10 @@ class FoldTrend(TrendModel):
         require(small, "numbers of its trend must be finite, and their squares too")
         require(explained >= 0, "its trend explains a negative variance")
         built = _read_trees(arrays, baselines, folds * n_targets)
-        require(all(np.all(one.column < d) for one in built), "its trees need a column that the rows do not have")
+        require(
+            all(np.all(one.column < d) for one in built),
+            "its trees need a column that the rows do not have",
+        )
         models = tuple(tuple(built[i * n_targets : (i + 1) * n_targets]) for i in range(folds))
         importance = bounded(arrays, "trend_importance", (d,))
         require(np.all(importance >= 0), "the importance of a column of its trend is negative")
