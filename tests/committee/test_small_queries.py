@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from data import noisy_rows, slope_and_wave
 from manygp.committee import committee
-from manygp.committee.committee import SMALL_ROWS
+from manygp.committee.committee import QUERYING
 from manygp.gp import expert as expert_module
 from manygp.gp import marginal_likelihood as linalg
 from manygp.gp.expert import PRECISION
@@ -40,7 +40,7 @@ def model(noise=0.02, **parameters):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("size", [1, 2, SMALL_ROWS, SMALL_ROWS + 1])
+@pytest.mark.parametrize("size", [1, 2, QUERYING.small_rows, QUERYING.small_rows + 1])
 def test_few_rows_have_the_digits_of_a_batch(settings, size):
     fitted = model(**settings).fit(X, y)
     mean, std = fitted.predict(QUERIES, return_std=True)
@@ -69,7 +69,7 @@ def test_few_rows_need_no_threads(monkeypatch):
     asked, thread_map = [], committee.thread_map
     fitted = model(n_jobs=2).fit(X, y)
     monkeypatch.setattr(committee, "thread_map", lambda n: asked.append(n) or thread_map(n))
-    for size in (1, SMALL_ROWS, SMALL_ROWS + 1):
+    for size in (1, QUERYING.small_rows, QUERYING.small_rows + 1):
         fitted.predict(QUERIES[:size])
     assert asked == [1, 1, 2]
 
