@@ -118,7 +118,7 @@ def test_one_huge_error_does_not_keep_a_better_curve_away():
 
 def test_a_correction_that_makes_all_rows_less_likely_is_not_applied(monkeypatch):
     worse = VarianceCurve((0.0,), (5.0,))
-    monkeypatch.setitem(recalibrate.__globals__["FITS"], "scale", lambda one: worse)
+    monkeypatch.setitem(recalibrate.__globals__["CORRECTIONS"], "scale", lambda one: worse)
     variance = spread()
     _, found = recalibrate(errors(variance, variance))
     assert chosen_name(found) != "scale"
