@@ -100,6 +100,8 @@ class ShapeChoice:
     pseudo_rows: float = 10.0
     # Fewer errors, about twenty between two sizes, tell no shape.
     fewest_rows: int = 200
+    # What is farther than this many widths from the mean has no chance.
+    farthest: float = 1e10
     # Pieces that each one between two sizes is cut into where it is taken for a line, for CRPS.
     pieces: int = 8
 
@@ -176,8 +178,6 @@ class Shape(NamedTuple):
 
 # Levels below which a quantile of the Student-t may be that of its tail alone.
 TINY_LEVEL = 1e-30
-# What is farther than this many widths from the mean has no chance.
-FARTHEST = 1e10
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +322,7 @@ def _crps(z: Array, dof: Array, shares: Array, knots: Array) -> Array:
     constant[..., 0] = 0.0
     nu = np.asarray(dof)[..., None]
     with np.errstate(divide="ignore"):
-        x = np.minimum(-_student_quantile(nu, 0.5 * knots), FARTHEST)
+        x = np.minimum(-_student_quantile(nu, 0.5 * knots), SHAPE.farthest)
     ones, squares = _chance_integrals(x, nu)
     lengths, ones, squares = (-np.diff(one) for one in (x, ones, squares))
     half = constant**2 * lengths + 2 * constant * slope * ones + slope**2 * squares
@@ -556,6 +556,11 @@ class LeftOutErrors(NamedTuple):
         """NLL of each row, on average over targets: (N,)."""
         return normal_nll(self.squares.mean(axis=0), self.total(curve))
 
+    @property
+    def unexplained(self) -> Array:
+        """Squared errors beyond known noise, on average over targets: (N,)."""
+        return np.maximum(self.squares - self.alpha, 0.0).mean(axis=0)
+
     def total(self, curve: Correction) -> Array:
         """Corrected variances, known noise included: (N,)."""
         return curve(self.variance) * self.variance + self.alpha
@@ -563,9 +568,12 @@ class LeftOutErrors(NamedTuple):
 
 def fit_scale(errors: LeftOutErrors) -> VarianceCurve:
     """The same factor for all variances."""
-    squares = np.maximum(errors.squares - errors.alpha, 0.0).mean(axis=0)
-    scale = float(np.clip((squares / errors.variance).mean(), *CORRECTION.scales))
-    return VarianceCurve((0.0,), (float(np.log(scale)),))
+    return VarianceCurve((0.0,), (_log_scale(errors.unexplained, errors.variance),))
+
+
+def _log_scale(squares: Array, variance: Array) -> float:
+    """Logarithm of squared errors (N,) in units of their variance, on average."""
+    return float(np.log(np.clip((squares / variance).mean(), *CORRECTION.scales)))
 
 
 def log_level(z: Array) -> Array:
@@ -579,23 +587,26 @@ def log_level(z: Array) -> Array:
 
 def fit_level(errors: LeftOutErrors) -> VarianceCurve:
     """The same factor for all variances if these are too small, by what is sure of it."""
-    squares = np.maximum(errors.squares - errors.alpha, 0.0).mean(axis=0)
-    return VarianceCurve((0.0,), (float(log_level(squares / errors.variance)),))
+    return VarianceCurve((0.0,), (float(log_level(errors.unexplained / errors.variance)),))
 
 
 def fit_curve(errors: LeftOutErrors) -> VarianceCurve:
     """A monotone curve from predicted variances to squared errors, in blocks of rows."""
-    scale = fit_scale(errors)
-    n_blocks = min(CORRECTION.most_blocks, len(errors.variance) // CORRECTION.least_rows)
+    return curve_of(errors.unexplained, errors.variance)
+
+
+def curve_of(squares: Array, variance: Array) -> VarianceCurve:
+    """The same from predicted variances (N,) to squared errors (N,)."""
+    log_scale = _log_scale(squares, variance)
+    n_blocks = min(CORRECTION.most_blocks, len(variance) // CORRECTION.least_rows)
     if n_blocks < 2:
-        return scale
-    order = np.argsort(errors.variance, kind="stable")
-    squares = np.maximum(errors.squares - errors.alpha, 0.0).mean(axis=0)
+        return VarianceCurve((0.0,), (log_scale,))
+    order = np.argsort(variance, kind="stable")
     blocks = np.array_split(order, n_blocks)
     rows = np.array([len(block) for block in blocks], dtype=float)
-    predicted = np.array([errors.variance[block].mean() for block in blocks])
+    predicted = np.array([variance[block].mean() for block in blocks])
     observed = np.array([squares[block].mean() for block in blocks])
-    scaled = predicted * np.exp(scale.log_factors[0])
+    scaled = predicted * np.exp(log_scale)
     shrunk = (rows * observed + CORRECTION.pseudo_rows * scaled) / (rows + CORRECTION.pseudo_rows)
     growth = (predicted / predicted[-1]) ** CORRECTION.least_power
     weights = (rows + CORRECTION.pseudo_rows) * growth**2
