@@ -629,9 +629,9 @@ CORRECTIONS = {
 def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]]:
     """The correction that predicts rows best that have not taught it, simplest first.
 
-    Folds vote, but on the level, which few folds with large errors may ask for: it need only be
-    better on average. A correction under which all rows together are less likely than without is
-    not applied.
+    Folds vote. Where they want none, the level, which few folds with large errors may ask for,
+    need only be better on average. A correction under which all rows together are less likely
+    than without is not applied.
     Returned with it: what was compared.
     """
     n = len(errors.variance)
@@ -639,12 +639,12 @@ def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]
     scores = {name: _cross_fitted(errors, folds, name) for name in CORRECTIONS}
     final = {name: fit(errors) for name, fit in CORRECTIONS.items()}
     chosen = "none"
-    for name in ("level", "scale", "curve"):
+    for name in ("scale", "curve"):
         is_better = np.sum(scores[name] < scores[chosen]) >= CORRECTION.most_folds
-        if name == "level":
-            is_better = scores[name].mean() < scores[chosen].mean()
         if is_better and errors.nll(final[name]) <= errors.nll(final["none"]):
             chosen = name
+    if chosen == "none" and scores["level"].mean() < scores["none"].mean():
+        chosen = "level"
     return final[chosen], [
         Alternative("correction", name, float(score.mean()), name == chosen)
         for name, score in scores.items()
