@@ -140,7 +140,7 @@ def ready_for_intervals(model: FittedModel) -> FittedModel:
 
 
 def predict_dist(model: FittedModel, X: Array, *, alpha: Any = 0.0) -> PredictiveDistribution:
-    """The distributions of y: Student-t, or normal where that is as likely."""
+    """The distributions of y: Student-t, or normal where that is as likely, or as errors are."""
     return distribution_of(model, *predict(model, X, alpha=alpha))
 
 

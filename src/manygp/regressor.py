@@ -503,9 +503,9 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     def predict_dist(self, X: Any, *, alpha: Any = 0.0) -> PredictiveDistribution:
         """The predictive distribution of y for each row: a Student-t with real tails.
 
-        Its degrees of freedom and scale have the highest log score of training rows that were
-        each left out; it is the normal distribution where that is as good. Where errors of small
-        and of large std differ, they are those of rows of a similar std.
+        Its degrees of freedom and scale have the highest log score of training rows of a similar
+        std that were each left out; it is normal where that is as good, and takes the shape of
+        these errors where they are spread as no Student-t is.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ import numpy as np
 from manygp import answers
 from manygp.arrays import AnyArray
 from manygp.calibration import ConformalScores
-from manygp.checks import floats, require, shape_of
+from manygp.checks import floats, indices, require, shape_of
 from manygp.fit_report import Alternative, CalibrationReport, Plan
 from manygp.gp.marginal_likelihood import L_BFGS
 from manygp.inputs import Scaling
@@ -117,6 +117,9 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     if model.conformal_scores is not None:
         arrays["conformity"] = model.conformal_scores.errors
         arrays["conformity_places"] = model.conformal_scores.places
+        arrays["conformity_shaped"] = np.array(
+            [int(model.conformal_scores.shaped)], dtype=np.int32
+        )
     if model.cross_validated is not None:
         arrays["honest"] = model.cross_validated
     if model.noise is not None:
@@ -263,7 +266,8 @@ def _conformal_scores(arrays: dict[str, AnyArray], n_targets: int) -> ConformalS
     if "conformity_places" in arrays:
         floats(arrays, "conformity_places", places.shape)
     require(np.all(places[1:] >= places[:-1]), "the groups of its errors are not sorted")
-    scores = ConformalScores(floats(arrays, "conformity", (n_targets, m)), places)
+    shaped = "conformity_shaped" in arrays and indices(arrays, "conformity_shaped", 2).any()
+    scores = ConformalScores(floats(arrays, "conformity", (n_targets, m)), places, bool(shaped))
     for group in scores.groups:
         require(np.all(np.diff(group, prepend=0.0) >= 0), "its errors are not sorted")
     return scores

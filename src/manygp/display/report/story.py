@@ -106,7 +106,12 @@ def _about_model(model: FittedModel) -> Iterator[str]:
         )
     tails = answers.tails(model)[0]
     heaviest = float(tails.max())  # one over the degrees of freedom
-    if heaviest <= 1 / NEARLY_NORMAL:
+    if answers.conformal_scores(model).shaped:
+        yield (
+            "Errors are spread as no normal or Student-t distribution is, as where most targets "
+            "are one value: quantiles follow the errors of rows that were left out."
+        )
+    elif heaviest <= 1 / NEARLY_NORMAL:
         yield "Errors are spread about as a normal distribution says."
     else:
         yield (
