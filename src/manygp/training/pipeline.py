@@ -212,7 +212,7 @@ def train(
     foundation = choose_trend_and_kernel(settings, prepared, plan, seed, run, deadline)
     builder, space, rng = foundation.builder, foundation.space, foundation.rng
     if builder.layout.is_single:
-        found = fit_single(builder, space, rng)
+        found = fit_single(builder, space, rng, tries_trends=settings.chooses_trend)
     else:
         found = choose_committee(builder, space, rng, deadline)
     found = found.after(foundation.compared, trend=foundation.trend)
