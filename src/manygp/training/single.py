@@ -42,7 +42,7 @@ from manygp.training.choose import (
     start_kernel,
     with_noise_of,
 )
-from manygp.training.experts import TOLERANCE_SINGLE, Builder, ExecutionContext
+from manygp.training.experts import Builder, ExecutionContext
 from manygp.trend.forest import FOREST, forest_trend, part_of
 
 
@@ -64,9 +64,9 @@ class SingleChoice:
     firm: float = 3.0
     # So few rows have no choice.
     handful: int = 12
-    # Relative improvement of the likelihood at which fits of folds stop, which start where the fit
-    # of all rows has ended.
-    fold_tolerance: float = 1e-4
+    # Relative improvements of the likelihood at which fits stop: of all rows, and of folds, which
+    # start where that of all rows has ended.
+    tolerances: tuple[float, float] = (1e-6, 1e-4)
     # Variants that are planned for: without a forest, which takes as long as some of them.
     planned_variants: int = 3
     # From and to this many rows a kernel with a function of each column and pair of columns is
@@ -75,8 +75,9 @@ class SingleChoice:
     look_rows: int = 250
     look_share: float = 2 / 3
     look_tolerance: float = 1e-3
-    min_gain_of_look: float = 1.0
+    # Its folds, and its tolerances: an evaluation of its likelihood takes five times as long.
     structured_folds: int = 5
+    structured_tolerances: tuple[float, float] = (1e-4, 1e-3)
     # Standard errors of its gain that a committee must gain, whose leave-one-out knows the rows.
     min_gain_of_local: float = 2.0
     # Up to this many rows there is a second start, which expects noise: of all of the variance of
@@ -110,6 +111,8 @@ class Variant(NamedTuple):
     min_gain : float
         Standard errors that it must gain on what is simpler.
     n_folds : int
+    tolerances : (float, float)
+        Relative improvements of the likelihood at which fits stop: of all rows, and of folds.
     """
 
     name: str
@@ -118,6 +121,7 @@ class Variant(NamedTuple):
     trend: Callable[[TrainingData], Trend | None] = lambda _: None
     min_gain: float = SINGLE.min_gain
     n_folds: int = SINGLE.folds
+    tolerances: tuple[float, float] = SINGLE.tolerances
 
     def learn(
         self,
@@ -299,11 +303,11 @@ def _evaluate(variant: Variant, builder: Builder, order: IndexArray) -> Evaluate
     """
     data, run, n = builder.data, builder.run, len(order)
     with single_threaded_blas():
-        known, fit = variant.learn(data, run, TOLERANCE_SINGLE, None, builder.starts[0][1:])
+        known, fit = variant.learn(data, run, variant.tolerances[0], None, builder.starts[0][1:])
 
     def left_out(fold: IndexArray) -> LeftOutErrors:
         rest = data.some(np.setdiff1d(np.arange(n), fold))
-        learned = variant.learn(rest, run, SINGLE.fold_tolerance, fit.kernel.theta)
+        learned = variant.learn(rest, run, variant.tolerances[1], fit.kernel.theta)
         return _errors_of(*learned, data, fold)
 
     folds = np.array_split(order, min(n, variant.n_folds))
@@ -405,6 +409,7 @@ def try_structured_kernel(
             lambda _: start,
             lambda one: np.zeros(one.n_free),
             n_folds=SINGLE.structured_folds,
+            tolerances=SINGLE.structured_tolerances,
         )
 
     plain, structured = (variant(make(d, spread)) for make in (default_kernel, structured_kernel))
@@ -436,7 +441,11 @@ def _look(
     """The structured kernel of some of the rows, if it predicts the others better."""
     n_known = min(SINGLE.look_rows, int(SINGLE.look_share * len(order)))
     known, others = data.some(np.sort(order[:n_known])), np.sort(order[n_known:])
-    learned = [one.learn(known, run, SINGLE.look_tolerance) for one in (plain, structured)]
-    errors = [_errors_of(*one, data, others) for one in learned]
-    before, after = (one.row_nll(fit_scale(one)) for one in errors)
-    return learned[1][1] if gains(before, after, SINGLE.min_gain_of_look) else None
+    learned = [one.learn(known, run, SINGLE.look_tolerance)[1] for one in (plain, structured)]
+    likelihood = known.likelihood(np.arange(n_known))
+    before, after = (likelihood.posterior(one.kernel).log_likelihood for one in learned)
+    by_chance = (learned[1].kernel.n_free - learned[0].kernel.n_free) / 2
+    errors = [_errors_of(known, one, data, others) for one in learned]
+    nll = [one.row_nll(fit_scale(one)) for one in errors]
+    promises = after - before > by_chance and gains(nll[0], nll[1], SINGLE.min_gain)
+    return learned[1] if promises else None
