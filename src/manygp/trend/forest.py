@@ -28,7 +28,7 @@ class ForestChoice:
     leaf_rows: int = 1
     # "auto" tries forests from the first number of rows to the second: of fewer rows a tree
     # learns nothing, and of more boosted trees do better.
-    rows: tuple[int, int] = (30, 2000)
+    rows: tuple[int, int] = (30, 1000)
     # Seconds of a tree, and of one for each row.
     tree_seconds: float = 5e-4
     row_seconds: float = 2e-6
