@@ -232,8 +232,8 @@ def _variants(builder: Builder) -> Iterator[Variant]:
     def start(data: TrainingData) -> NoisyKernel:
         if data.trend is None:
             return kernel
-        found = start_kernel(data, float(np.mean(data.residuals**2)))
-        return with_noise_of(found, float(np.exp(kernel.noise.bounds[0, 0])))
+        scaled = start_kernel(data, float(np.mean(data.residuals**2)))
+        return with_noise_of(scaled, float(np.exp(kernel.noise.bounds[0, 0])))
 
     def firm(start: NoisyKernel) -> Array:
         return np.where(_is_length(start), SINGLE.firm, SINGLE.weak)
@@ -312,9 +312,9 @@ def _evaluate(variant: Variant, builder: Builder, order: IndexArray) -> Evaluate
 
     folds = np.array_split(order, min(n, variant.n_folds))
     with thread_map(run.n_jobs) as parallel_map:
-        found = list(parallel_map(left_out, folds))
+        pieces = list(parallel_map(left_out, folds))
     in_order = np.argsort(np.concatenate(folds))
-    arrays = (np.concatenate(one, axis=-1)[..., in_order] for one in zip(*found, strict=True))
+    arrays = (np.concatenate(one, axis=-1)[..., in_order] for one in zip(*pieces, strict=True))
     errors = LeftOutErrors(*arrays)
     return Evaluated(variant, known, fit, errors, errors.row_nll(recalibrate(errors)[0]))
 

@@ -65,8 +65,8 @@ def grow(X: Array, Y: Array, seed: int) -> tuple[tuple[Trees, ...], Array, Array
         forests.append(trees)
         unseen.append(_unseen(forest, trees, X))
         importance += forest.feature_importances_
-    found = np.column_stack(unseen)[np.argsort(order)]
-    return tuple(forests), found, importance / max(float(importance.sum()), 1e-300)
+    said = np.column_stack(unseen)[np.argsort(order)]
+    return tuple(forests), said, importance / max(float(importance.sum()), 1e-300)
 
 
 def trees_of(forest: Any) -> Trees:
@@ -101,8 +101,8 @@ def _unseen(forest: Any, trees: Trees, X: Array) -> Array:
         own[rows] = False
     is_new |= ~is_new.any(axis=0)  # all of them have: then all speak
     said = trees.value[trees._leaves(np.ascontiguousarray(X), trees.roots)] * len(trees.roots)
-    found: Array = (is_new * said).sum(axis=0) / is_new.sum(axis=0)
-    return found
+    mean: Array = (is_new * said).sum(axis=0) / is_new.sum(axis=0)
+    return mean
 
 
 def forest_trend(X: Array, Y: Array, seed: int) -> Trend:
@@ -134,11 +134,11 @@ class ForestFamily:
         if not self.is_tried(trend, len(data.X)):
             return
         run.progress.begin("forest trend")
-        found = forest_trend(data.X, data.residuals, seed)
-        residuals = data.residuals - found.fitted
+        forest = forest_trend(data.X, data.residuals, seed)
+        residuals = data.residuals - forest.fitted
 
         def fit(_: IndexArray | None) -> FittedCandidate:
-            return FittedCandidate("forest", residuals, found)
+            return FittedCandidate("forest", residuals, forest)
 
         yield TrendFactory(fit, float(np.mean(residuals**2)))
 
