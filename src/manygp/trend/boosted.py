@@ -234,7 +234,7 @@ class FoldTrend(TrendModel):
         models = tuple(tuple(built[i * n_targets : (i + 1) * n_targets]) for i in range(folds))
         importance = bounded(arrays, "trend_importance", (d,))
         require(np.all(importance >= 0), "the importance of a column of its trend is negative")
-        return cls(found["name"], models, *read_ranges(arrays, d), explained, importance)
+        return cls(record["name"], models, *read_ranges(arrays, d), explained, importance)
 
 
 # Arrays of all nodes of all trees: places, which are integers, and numbers.
