@@ -24,12 +24,15 @@ from manygp.training.experts import (
 )
 from manygp.training.single import SINGLE
 from manygp.trend.boosted import FAMILY as BOOSTED
+from manygp.trend.forest import FAMILY as FOREST
 from manygp.trend.registry import families
 
 # Evaluations of the likelihood that a fit takes on average: of an expert that is held near to the
-# shared kernel, of one that is not, and of a single one.
+# shared kernel, of one that is not, of a fold that starts where all rows have ended, and of a
+# single one.
 HELD_EVALUATIONS = 12
 FREE_EVALUATIONS = 40
+WARM_EVALUATIONS = 12
 SINGLE_EVALUATIONS = 60
 # Conditioning an expert takes this share of an evaluation, and a query of one row this share of an
 # evaluation over n.
@@ -41,10 +44,12 @@ SCORING = 1e-4
 # them, as a multiple of asking.
 TREND_EVALUATIONS = 30
 COMPARING = 2
-# Evaluations of the default kernel that take as long as it takes to try a structured one, and how
-# many more for each square of the number of columns.
-STRUCTURED = 240
-STRUCTURED_SQUARE = 6
+# Evaluations of the default kernel that take as long as one of a structured one, and how many more
+# for each column; those of the structured one that a look takes, and that come after some looks.
+STRUCTURED = 3.5
+STRUCTURED_COLUMN = 0.4
+LOOK_EVALUATIONS = 30
+STRUCTURED_EVALUATIONS = 30
 # Seconds to read the data, for each number; for each row and level of a tree; for each expert.
 PASSES = 2e-7
 TREE = 1.5e-7
@@ -206,16 +211,21 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
         seconds_of["calibration"] = _seconds_of_calibration(plan, job, n_experts)
     few, many = SINGLE.structured_rows
     if settings.chooses_trend and few <= n <= many and d > 1:
-        seconds_of["structure"] = (STRUCTURED + STRUCTURED_SQUARE * d**2) * job.evaluation(n)
+        look = LOOK_EVALUATIONS * job.evaluation(min(n, SINGLE.look_rows))
+        whole = STRUCTURED_EVALUATIONS * job.evaluation(n)
+        seconds_of["structure"] = (STRUCTURED + STRUCTURED_COLUMN * d) * (look + whole)
     return {name: job.costs.wait * seconds for name, seconds in seconds_of.items()}
 
 
 def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
     n, _ = job.shape
     if n_experts == 1 and n < SINGLE.few_rows:
-        fits = SINGLE.folds * FREE_EVALUATIONS * job.evaluation((1 - 1 / SINGLE.folds) * n)
-        starts = 3 if n <= SINGLE.noise_rows else 2  # expecting noise; with a prior, and without
-        return starts * fits / job.gain
+        folds = SINGLE.folds * WARM_EVALUATIONS * job.evaluation((1 - 1 / SINGLE.folds) * n)
+        variants = 3 if n <= SINGLE.noise_rows else 2
+        forests = (1 + SINGLE.forest_folds / job.gain) * FOREST.seconds("forest", job.shape, job)[
+            "forest"
+        ]
+        return variants * (FREE_EVALUATIONS * job.evaluation(n) + folds / job.gain) + forests
     overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
     return _asking(
         job, min(n, COMMITTEE.learned_rows), n_experts, min(n, n / n_experts * (1 + overlap))
