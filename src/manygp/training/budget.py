@@ -221,7 +221,7 @@ def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
     n, _ = job.shape
     if n_experts == 1 and n < SINGLE.few_rows:
         folds = SINGLE.folds * WARM_EVALUATIONS * job.evaluation((1 - 1 / SINGLE.folds) * n)
-        variants = 3 if n <= SINGLE.noise_rows else 2
+        variants = 4 if n <= SINGLE.noise_rows else 3
         forests = (1 + SINGLE.forest_folds / job.gain) * FOREST.seconds("forest", job.shape, job)[
             "forest"
         ]

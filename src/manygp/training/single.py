@@ -68,7 +68,7 @@ class SingleChoice:
     # start where that of all rows has ended.
     tolerances: tuple[float, float] = (1e-6, 1e-4)
     # Variants that are planned for: without a forest, which takes as long as some of them.
-    planned_variants: int = 3
+    planned_variants: int = 4
     # From and to this many rows a kernel with a function of each column and pair of columns is
     # tried, if it promises something where so many of the rows are known.
     structured_rows: tuple[int, int] = (250, 1000)
@@ -85,9 +85,11 @@ class SingleChoice:
     noise_rows: int = 100
     noise_variance: float = 1.0
     longer: float = 10.0
-    # Standard errors that a variant must gain on what is simpler, and that one with a forest must.
-    # (Without any prior the noise may vanish: rows that are left out do not always tell.)
+    # Standard errors that a variant must gain on what is simpler, and that one must without a prior
+    # of length-scales or with a forest. (Without any prior the noise may vanish, and rows that are
+    # left out do not always tell.)
     min_gain: float = 0.5
+    min_gain_of_free: float = 1.0
     min_gain_of_forest: float = 1.0
     # The least share of a forest in its best mean with the expert at which it is tried.
     least_share: float = 0.3
@@ -241,6 +243,9 @@ def _variants(builder: Builder) -> Iterator[Variant]:
     def weak(start: NoisyKernel) -> Array:
         return np.full(start.n_free, SINGLE.weak)
 
+    def free(start: NoisyKernel) -> Array:
+        return np.where(_is_length(start), 0.0, SINGLE.weak)
+
     if n <= SINGLE.handful:
         yield Variant("weak prior", start, weak)
         return
@@ -248,6 +253,7 @@ def _variants(builder: Builder) -> Iterator[Variant]:
         yield Variant("expects noise", lambda data: _expecting_noise(start(data)), firm)
     yield Variant("firm prior", start, firm)
     yield Variant("weak prior", start, weak)
+    yield Variant("free lengths", start, free, min_gain=SINGLE.min_gain_of_free)
 
 
 def _with_forests(best: Evaluated, builder: Builder) -> list[Variant]:

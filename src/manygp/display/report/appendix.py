@@ -25,7 +25,8 @@ from manygp.settings import Settings
 
 # Parameters whose values are compared from the simplest to the most flexible.
 SIMPLEST_FIRST = (
-    "trend", "structure", "kernel", "expert", "prior", "start", "shrinkage", "overlap", "correction",
+    "trend", "structure", "kernel", "expert", "prior", "start", "shrinkage", "overlap",
+    "correction",
 )  # fmt: skip
 # Length-scales of one kind that are shown: those that matter most.
 MOST_ALIKE = 10
