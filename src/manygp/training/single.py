@@ -85,9 +85,9 @@ class SingleChoice:
     noise_rows: int = 100
     noise_variance: float = 1.0
     longer: float = 10.0
-    # Standard errors that a variant must gain on what is simpler, and that one must without a prior
-    # of length-scales or with a forest. (Without any prior the noise may vanish, and rows that are
-    # left out do not always tell.)
+    # Standard errors that a variant must gain on what is simpler, and that one must gain without a
+    # prior of length-scales or with a forest. (Without any prior the noise may vanish, and rows
+    # that are left out do not always tell.)
     min_gain: float = 0.5
     min_gain_of_free: float = 1.0
     min_gain_of_forest: float = 1.0
