@@ -419,7 +419,8 @@ def try_structured_kernel(
         )
 
     plain, structured = (variant(make(d, spread)) for make in (default_kernel, structured_kernel))
-    look = _look(plain, structured, data, order, run)
+    with single_threaded_blas():
+        look = _look(plain, structured, data, order, run)
     if look is None:
         return selection
     layout = Layout.of(data.X, [np.arange(n)], np.ones(d))
