@@ -67,6 +67,9 @@ class SingleChoice:
     # Relative improvements of the likelihood at which fits stop: of all rows, and of folds, which
     # start where that of all rows has ended.
     tolerances: tuple[float, float] = (1e-6, 1e-4)
+    # Up to so many rows, or rows for each column, folds do not start there, but anew.
+    cold_rows: int = 100
+    cold_share: float = 5.0
     # Variants that are planned for: without a forest, which takes as long as some of them.
     planned_variants: int = 4
     # From and to this many rows a kernel with a function of each column and pair of columns is
@@ -75,6 +78,8 @@ class SingleChoice:
     look_rows: int = 250
     look_share: float = 2 / 3
     look_tolerance: float = 1e-3
+    # How much more than by chance its likelihood gains where the other rows are not asked.
+    clear_gain: float = 2.0
     # Its folds, and its tolerances: an evaluation of its likelihood takes five times as long.
     structured_folds: int = 5
     structured_tolerances: tuple[float, float] = (1e-4, 1e-3)
@@ -311,9 +316,11 @@ def _evaluate(variant: Variant, builder: Builder, order: IndexArray) -> Evaluate
     with single_threaded_blas():
         known, fit = variant.learn(data, run, variant.tolerances[0], None, builder.starts[0][1:])
 
+    theta = None if _are_few(data) else fit.kernel.theta
+
     def left_out(fold: IndexArray) -> LeftOutErrors:
         rest = data.some(np.setdiff1d(np.arange(n), fold))
-        learned = variant.learn(rest, run, variant.tolerances[1], fit.kernel.theta)
+        learned = variant.learn(rest, run, variant.tolerances[1], theta)
         return _errors_of(*learned, data, fold)
 
     folds = np.array_split(order, min(n, variant.n_folds))
@@ -323,6 +330,12 @@ def _evaluate(variant: Variant, builder: Builder, order: IndexArray) -> Evaluate
     arrays = (np.concatenate(one, axis=-1)[..., in_order] for one in zip(*pieces, strict=True))
     errors = LeftOutErrors(*arrays)
     return Evaluated(variant, known, fit, errors, errors.row_nll(recalibrate(errors)[0]))
+
+
+def _are_few(data: TrainingData) -> bool:
+    """Whether folds start anew: where all rows have ended tells a fold which columns matter."""
+    n, d = data.X.shape
+    return n <= SINGLE.cold_rows or n < SINGLE.cold_share * d
 
 
 def _errors_of(
@@ -454,5 +467,6 @@ def _look(
     by_chance = (learned[1].kernel.n_free - learned[0].kernel.n_free) / 2
     errors = [_errors_of(known, one, data, others) for one in learned]
     nll = [one.row_nll(fit_scale(one)) for one in errors]
-    promises = after - before > by_chance and gains(nll[0], nll[1], SINGLE.min_gain)
-    return learned[1] if promises else None
+    gain = after - before
+    is_better = gain > by_chance and gains(nll[0], nll[1], SINGLE.min_gain)
+    return learned[1] if is_better or gain > SINGLE.clear_gain * by_chance else None
