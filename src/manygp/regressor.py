@@ -97,14 +97,14 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         How many experts are queried about a row, those with the nearest centres, two at least;
         their weights fall to zero at the edge. None for all. A number below 1 is a tolerance: as
         many as leave less than that share of the weight to all others.
-    trend : {"auto", "none", "constant", "linear", "additive", "boosted"} or regressor, \
+    trend : {"auto", "none", "constant", "linear", "additive", "boosted", "forest"} or regressor, \
             default="auto"
         What holds everywhere, under the experts: nothing, a constant for each expert, lines,
-        splines of the columns and products of pairs of them, boosted trees, or any regressor of
-        scikit-learn's kind, which is given scaled rows. "auto" chooses by rows that are left
-        out. A model of one expert, one with a kernel of your own, or with an aggregation that
-        models what experts have in common, has none unless it is asked for; "auto" is then
-        "constant" where there are several experts, and else "none".
+        splines of the columns and products of pairs of them, boosted trees, a forest, or any
+        regressor of scikit-learn's kind, which is given scaled rows. "auto" chooses by rows that
+        are left out; one expert has a constant or a forest. A kernel of your own, or an
+        aggregation that models what experts have in common, has none unless it is asked for;
+        "auto" is then "constant" where there are several experts, and else "none".
     prior_mean : {"zero", "constant"}, default=None
         The former name of `trend`: "none" and "constant". It will be removed in version 0.4.
     noise : {"auto", "constant", "local"}, default="auto"

@@ -217,7 +217,8 @@ def train(
     foundation = choose_trend_and_kernel(settings, prepared, plan, seed, run, deadline)
     builder, space, rng = foundation.builder, foundation.space, foundation.rng
     if builder.layout.is_single:
-        selection = fit_single(builder, space, rng)
+        tries_trends = settings.chooses_trend and perf_counter() < deadline
+        selection = fit_single(builder, space, rng, tries_trends=tries_trends)
     else:
         selection = choose_committee(builder, space, rng, deadline)
     selection = selection.after(foundation.compared, trend=foundation.trend)

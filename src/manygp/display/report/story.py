@@ -26,6 +26,7 @@ TRENDS = {
     "additive": "a smooth curve in each column",
     "pairs": "smooth curves in the columns and in pairs of them",
     "boosted": "boosted trees",
+    "forest": "a forest of trees",
 }
 # Noise that is this share of the std of the target, or more, is most of it.
 MOSTLY_NOISE = 0.7
