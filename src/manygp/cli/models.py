@@ -106,6 +106,14 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     help="What holds everywhere, under the experts [default: auto].",
 )
 @click.option(
+    "--target-transform",
+    type=click.Choice(["auto", "none", "log", "yeo-johnson"]),
+    help="Model skewed targets by a logarithm or a power; answers stay in their units "
+    "[default: auto].",
+)
+@click.option("--lowest", type=float, help="The least value that the target can have.")
+@click.option("--highest", type=float, help="The largest value that the target can have.")
+@click.option(
     "--time-budget",
     type=click.FloatRange(0),
     metavar="SECONDS",
@@ -160,6 +168,9 @@ def fit(
     label: str | None,
     kernel: Kernel | None,
     trend: str | None,
+    target_transform: str | None,
+    lowest: float | None,
+    highest: float | None,
     time_budget: float | None,
     jobs: int,
     random_state: int,
@@ -190,10 +201,15 @@ def fit(
         "points_per_expert": points_per_expert,
         "kernel": kernel,
         "trend": trend,
+        "target_transform": target_transform,
         "time_budget": time_budget,
         "normalize_X": scale,
     }
     parameters = {name: value for name, value in given.items() if value is not None}
+    if target_transform == "none":
+        parameters["target_transform"] = None
+    if lowest is not None or highest is not None:
+        parameters["bounds"] = (lowest, highest)
     with shown(verbose=sys.stderr.isatty()) as told:
         told.begin("starting")  # these take a second, or more on a busy machine
         from manygp import ManyGPRegressor, answers
@@ -227,8 +243,12 @@ def fit(
             write_model(output, model)
         if report is not None:
             _write_report(model, report, output.name, numbers)
-        left_out = answers.left_out_rows(model, answers.LEFT_OUT_ROWS)
+        _, y, *transformed = answers.left_out_transformed(model, answers.LEFT_OUT_ROWS)
+        left_out = (y[:, 0], *answers.in_units_of_y(model, *transformed))
+        nll = float(answers.nll_of(model, y[:, 0], *transformed).mean())
     facts = _fit_facts(output, model, seconds, left_out)
+    if facts["left_out"]["nll"] is not None:  # that of the transformed target
+        facts["left_out"]["nll"] = nll
     if as_json:
         click.echo(json.dumps(facts))
     else:
@@ -563,7 +583,8 @@ def evaluate(
     if n_known:
         say(f"manygp: {_known_rows(n_known, len(y))}", err=True)
     scores = scores_of(y, mean, std)
-    distribution = answers.distribution_of(fitted.model, mean, std)
+    scores["nll"] = float(answers.nll_of(fitted.model, y, *scored.transformed).mean())
+    distribution = answers.distribution_of(fitted.model, *scored.transformed)
     scores["log_score"] = metrics.log_score(y, distribution)
     scores["crps_of_distribution"] = metrics.crps(y, distribution)
     scores["within_90"] = metrics.coverage(y, mean, std)

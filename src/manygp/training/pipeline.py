@@ -21,6 +21,7 @@ from manygp.runtime.parallel import physical_memory
 from manygp.runtime.progress import say, warn
 from manygp.runtime.words import duration
 from manygp.settings import SearchSpace, Settings
+from manygp.targets import TargetTransform
 from manygp.training import budget
 from manygp.training.choose import (
     KernelChoice,
@@ -131,6 +132,8 @@ class Prepared(NamedTuple):
         Names of the columns of X, or their number.
     repeats : Repeats or None
         What equal rows tell about the noise, if they are heard.
+    transform : TargetTransform or None
+        The map of targets that was scaled; None if they were scaled as they are.
     """
 
     data: TrainingData
@@ -139,6 +142,7 @@ class Prepared(NamedTuple):
     y_scaling: Scaling
     columns: tuple[str, ...] | int
     repeats: Repeats | None = None
+    transform: TargetTransform | None = None
 
     def kernel_under(self, trend: TrendCandidate, settings: Settings) -> NoisyKernel:
         """The kernel to start from where a trend leaves some of the targets only.
@@ -157,17 +161,22 @@ def prepare(
     Y: Array,
     columns: tuple[str, ...] | int,
     scalings: tuple[Scaling, Scaling] | None = None,
+    transform: TargetTransform | None = None,
 ) -> Prepared:
     """Scale rows X (n, d) and targets Y (n, t), and choose the kernel to start from.
 
-    Scalings of inputs and targets that are not given are those of these rows.
+    Scalings of inputs and targets that are not given are those of these rows. Targets are
+    transformed before they are scaled.
     """
     n, d = X.shape
     own = None if settings.kernel is None else settings.own_kernel(d)
+    noise = inputs.check_alpha(settings.alpha, n)
+    if transform is not None:
+        noise, Y = transform.noise(Y, noise), transform.forward(Y)
     x_scaling, y_scaling = scalings or inputs.scalings(
         X, Y, scale_X=settings.scales_X, scale_y=settings.normalize_y
     )
-    alpha = inputs.scaled_alpha(settings.alpha, n, y_scaling)
+    alpha = inputs.normalised_alpha(noise, y_scaling.scale)
     Z = inputs.scaled_rows(X, x_scaling, columns)
     kernel = split_noise(default_kernel(d, Z.std(axis=0)) if own is None else own)
     if not settings.normalize_y and np.ptp(Y, axis=0).all():
@@ -184,7 +193,24 @@ def prepare(
                 f"{repeats.n_repeated:,} of {n:,} rows repeat others; the noise variance is at "
                 f"least {repeats.noise_floor:.2g} of that of y"
             )
-    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats)
+    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, transform)
+
+
+def choose_transform(settings: Settings, Y: Array) -> TargetTransform | None:
+    """The map of targets Y (n, t) that is modelled, or None if they are modelled as they are."""
+    bounds = settings.bounds
+    named = settings.target_transform not in (None, "auto")
+    transform = None
+    if named or bounds is not None:
+        name = str(settings.target_transform) if named else "none"
+        transform = TargetTransform.learned(name, Y)
+    if transform is not None and bounds is not None:
+        transform = transform.within(bounds)
+        inside = np.clip(Y, transform.floor, transform.ceiling) == Y
+        if not inside.all():
+            row = int(np.argmin(inside.all(axis=1)))
+            raise ValueError(f"y must lie within bounds={bounds}; row {row} is {Y[row]}")
+    return transform
 
 
 def _reach_of_bounds(kernel: NoisyKernel, Z: Array) -> tuple[float, float]:
@@ -314,6 +340,7 @@ def fitted_model(
         cross_validated=None if cross_validated is None else read_only(cross_validated),
         report=found.report,
         plan=plan,
+        target_transform=prepared.transform,
     )
     return queried_by(model, settings)
 
