@@ -168,7 +168,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         The size of experts, what was to be compared and, with `time_budget` or `verbose`, the
         estimated seconds and bytes.
     model_ : FittedModel
-        All that `fit` found, frozen, with every answer as a method.
+        The record of the fit, frozen; `manygp.answers` has its answers.
     encoder_ : TableEncoder or None
         How the columns of a table become numbers; None if they were complete numbers.
     n_features_in_ : int
@@ -468,8 +468,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         if return_cov:
             return rows.joint(model, latent=latent, alpha=alpha)
         if return_std or not rows.are_known:
-            found = rows.predict(model, latent=latent, alpha=alpha)
-            return found if return_std else found[0]
+            answer = rows.predict(model, latent=latent, alpha=alpha)
+            return answer if return_std else answer[0]
         return answers.mean(model, rows.X)
 
     def predict_interval(
@@ -534,8 +534,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         alpha : float or array-like of shape (N,), default=0.0
             Known noise variance of these rows, in the square of the units of y.
         """
-        found = self.predict_dist(X, alpha=alpha)
-        return np.stack([found.ppf(float(level)) for level in np.atleast_1d(levels)], axis=-1)
+        answer = self.predict_dist(X, alpha=alpha)
+        return np.stack([answer.ppf(float(level)) for level in np.atleast_1d(levels)], axis=-1)
 
     def loo_predict(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
         """Mean and std of training rows, as if each had been left out.
@@ -655,7 +655,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
 
     @property
     def model_(self) -> FittedModel:
-        """All that `fit` found, queried by the rules that the parameters name now."""
+        """The record of the fit, queried by the rules that the parameters name now."""
         self._require_fit()
         fitted = self._model.settings
         names = ("n_jobs", *RULE_PARAMETERS)

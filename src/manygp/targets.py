@@ -223,8 +223,8 @@ class TargetTransform:
 
     def _log_slope(self, y: Array) -> Array:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            found = FAMILIES[self.name].log_slope((y - self.shift) / self.unit, self.numbers)
-        return found - np.log(self.unit)
+            log = FAMILIES[self.name].log_slope((y - self.shift) / self.unit, self.numbers)
+        return log - np.log(self.unit)
 
     def _inverse(self, z: Array) -> Array:
         with np.errstate(over="ignore", divide="ignore"):
@@ -270,14 +270,14 @@ class TargetTransform:
 
         Powers of the correlation are what Hermite's polynomials keep of each other (Mehler).
         """
-        found = np.empty_like(mean)
+        spread = np.empty_like(mean)
         for rows in _blocks(len(mean)):
             share = np.minimum(latent[rows] / std[rows], 1.0) ** 2
             total = np.zeros_like(share)
             for one in self._coefficients(mean[rows], std[rows])[:0:-1]:
                 total = (total + one**2) * share
-            found[rows] = np.sqrt(total)
-        return np.where(found > 0, found, QUADRATURE.least_std * std)
+            spread[rows] = np.sqrt(total)
+        return np.where(spread > 0, spread, QUADRATURE.least_std * std)
 
     def covariance(self, mean: Array, std: Array, cov: Array) -> Array:
         """Joint covariance of y where z is jointly normal: (N, N), or (N, N, t).
@@ -318,8 +318,8 @@ class TargetTransform:
     def _coefficients(self, mean: Array, std: Array) -> Array:
         """Of y as a sum of Hermite's polynomials of the normalised z: (K, N) or (K, N, t)."""
         _, weights, polynomials = _hermite()
-        found: Array = np.tensordot(polynomials * weights, self._at_nodes(mean, std), 1)
-        return found
+        coefficients: Array = np.tensordot(polynomials * weights, self._at_nodes(mean, std), 1)
+        return coefficients
 
     def to_json(self) -> dict[str, Any]:
         """Plain names, numbers and lists."""
@@ -327,9 +327,9 @@ class TargetTransform:
         return {"name": self.name, **{name: one.tolist() for name, one in arrays.items()}}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any], n_targets: int) -> TargetTransform:
+    def from_json(cls, fields: Mapping[str, Any], n_targets: int) -> TargetTransform:
         """The same from plain data, which is checked."""
-        given = dict(found)
+        given = dict(fields)
         name = given.pop("name")
         if name not in FAMILIES:
             raise ValueError(f"{str(name)[:50]} is not a transform of targets")
@@ -398,16 +398,16 @@ class TransformedDistribution:
         """Logarithm of the density at y."""
         z = self.transform.forward(np.asarray(y, dtype=np.float64))
         known = np.isfinite(z) & (y >= self.transform.floor) & (y <= self.transform.ceiling)
-        found = self.base.logpdf(np.where(known, z, self.base.mean))
+        density = self.base.logpdf(np.where(known, z, self.base.mean))
         slope = np.where(known, self.transform.log_slope(np.asarray(y)), 0.0)
-        return np.where(known, found + slope, -np.inf)
+        return np.where(known, density + slope, -np.inf)
 
     def cdf(self, y: Array) -> Array:
         """Probability of a value of at most y."""
         y = np.asarray(y, dtype=np.float64)
-        found = self.base.cdf(self.transform.forward(y))
-        found = np.where(y < self.transform.floor, 0.0, found)
-        return np.where(y >= self.transform.ceiling, 1.0, found)
+        share = self.base.cdf(self.transform.forward(y))
+        share = np.where(y < self.transform.floor, 0.0, share)
+        return np.where(y >= self.transform.ceiling, 1.0, share)
 
     def ppf(self, level: Array | float) -> Array:
         """The value that is not exceeded with a probability of `level`."""
@@ -425,10 +425,10 @@ class TransformedDistribution:
         """Continuous ranked probability score at y: the integral of (F(x) - [x >= y])^2."""
         y = np.broadcast_to(np.asarray(y, dtype=np.float64), self.mean.shape)
         cut = np.clip(y, self.transform.floor, self.transform.ceiling)
-        outside, found = np.abs(y - cut), np.empty_like(self.mean)
+        outside, score = np.abs(y - cut), np.empty_like(self.mean)
         for rows in _blocks(len(y)):
-            found[rows] = self._crps(rows, cut[rows])
-        return found + outside
+            score[rows] = self._crps(rows, cut[rows])
+        return score + outside
 
     def _crps(self, rows: slice, y: Array) -> Array:
         """That of some rows, y within the bounds: an integral over z on either side of T(y)."""
