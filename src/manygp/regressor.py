@@ -350,8 +350,9 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
             noise = inputs.check_alpha(settings.alpha, len(Y)) + encoder.training_noise_
             settings = replace(settings, alpha=noise)
         columns = inputs.columns_of(self) if encoder is None else encoder.names
-        transform = choose_transform(settings, Y)
+        transform, compared = choose_transform(settings, X, Y, columns)
         prepared = prepare(settings, X, Y, columns, transform=transform)
+        prepared = prepared._replace(compared=compared)
         checkpoint = None
         if folder is not None:
             data = key_of(X, Y, prepared.data.alpha)

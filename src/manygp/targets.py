@@ -185,14 +185,15 @@ class TargetTransform:
             low = smallest - reach if name == "yeo-johnson" else low
         return cls(name, *map(read_only, (numbers, shift, unit, low, high, floor, endless)))
 
-    def within(self, bounds: tuple[float | None, float | None]) -> TargetTransform:
-        """The same, cut at bounds (low, high) of y; None is no bound."""
-        floor, ceiling = (np.nan if one is None else float(one) for one in bounds)
-        return replace(
-            self,
-            floor=read_only(np.fmax(self.floor, floor)),
-            ceiling=read_only(np.fmin(self.ceiling, ceiling)),
-        )
+    def within(self, bounds: tuple[float | None, float | None], Y: Array) -> TargetTransform:
+        """The same, cut at bounds (low, high) of y, None being no bound; Y (n, t) are within."""
+        low, high = (np.nan if one is None else float(one) for one in bounds)
+        floor, ceiling = np.fmax(self.floor, low), np.fmin(self.ceiling, high)
+        inside = (np.clip(Y, floor, ceiling) == Y).all(axis=1)
+        if not inside.all():
+            row = int(np.argmin(inside))
+            raise ValueError(f"y must lie within bounds={bounds}; row {row} is {Y[row]}")
+        return replace(self, floor=read_only(floor), ceiling=read_only(ceiling))
 
     def forward(self, y: Array) -> Array:
         """T(y); -inf below where T is defined."""
@@ -239,6 +240,10 @@ class TargetTransform:
         """T of where it becomes straight, or infinity."""
         endless = np.isinf(y)
         return np.where(endless, y, self._curve(np.where(endless, self.shift + self.unit, y)))
+
+    def of_rows(self, alpha: Array, Y: Array) -> tuple[Array, Array]:
+        """Known noise variances (n,) and targets Y (n, t), both as those of T(y)."""
+        return self.noise(Y, alpha), self.forward(Y)
 
     def noise(self, y: Array, alpha: Array) -> Array:
         """Known noise variances alpha (N,) of y, as those of T(y) at y (N,) or (N, 1): (N,).

@@ -201,18 +201,14 @@ def fit(
         "points_per_expert": points_per_expert,
         "kernel": kernel,
         "trend": trend,
-        "target_transform": target_transform,
         "time_budget": time_budget,
         "normalize_X": scale,
     }
     parameters = {name: value for name, value in given.items() if value is not None}
-    if target_transform == "none":
-        parameters["target_transform"] = None
-    if lowest is not None or highest is not None:
-        parameters["bounds"] = (lowest, highest)
+    parameters |= _about_target(target_transform, lowest, highest)
     with shown(verbose=sys.stderr.isatty()) as told:
         told.begin("starting")  # these take a second, or more on a busy machine
-        from manygp import ManyGPRegressor, answers
+        from manygp import ManyGPRegressor
         from manygp.outofcore.files import Source
         from manygp.storage import write_model
         from manygp.tables.encoder import TableEncoder
@@ -243,12 +239,8 @@ def fit(
             write_model(output, model)
         if report is not None:
             _write_report(model, report, output.name, numbers)
-        _, y, *transformed = answers.left_out_transformed(model, answers.LEFT_OUT_ROWS)
-        left_out = (y[:, 0], *answers.in_units_of_y(model, *transformed))
-        nll = float(answers.nll_of(model, y[:, 0], *transformed).mean())
+        left_out = _left_out_scores(model)
     facts = _fit_facts(output, model, seconds, left_out)
-    if facts["left_out"]["nll"] is not None:  # that of the transformed target
-        facts["left_out"]["nll"] = nll
     if as_json:
         click.echo(json.dumps(facts))
     else:
@@ -349,12 +341,28 @@ def _fitted_file(estimator: ManyGPRegressor, source: Source, scheduler: str | No
         return estimator.fit_source(source, engine).model_
 
 
-def _left_out_scores(left_out: tuple[Array, Array, Array]) -> dict[str, float | None]:
-    from manygp import metrics
+def _about_target(
+    transform: str | None, lowest: float | None, highest: float | None
+) -> dict[str, Any]:
+    """The parameters of the estimator that these options are."""
+    given: dict[str, Any] = {}
+    if transform is not None:
+        given["target_transform"] = None if transform == "none" else transform
+    if lowest is not None or highest is not None:
+        given["bounds"] = (lowest, highest)
+    return given
 
-    scores = {**scores_of(*left_out), "within_90": metrics.coverage(*left_out)}
+
+def _left_out_scores(model: FittedModel) -> dict[str, Any]:
+    """How many training rows were left out, and their scores in the units of the target."""
+    from manygp import answers, metrics
+
+    _, Y, mean, std = answers.left_out_transformed(model, answers.LEFT_OUT_ROWS)
+    rows = (Y[:, 0], *answers.in_units_of_y(model, mean, std))
+    scores = {**scores_of(*rows), "within_90": metrics.coverage(*rows)}
+    scores["nll"] = float(answers.nll_of(model, Y[:, 0], mean, std).mean())
     # Without its only row a model knows nothing, and is not scored.
-    return scores if len(left_out[0]) > 1 else dict.fromkeys(scores)
+    return {"rows": len(Y), **(scores if len(Y) > 1 else dict.fromkeys(scores))}
 
 
 def trend_name(model: FittedModel) -> str | None:
@@ -364,7 +372,7 @@ def trend_name(model: FittedModel) -> str | None:
 
 
 def _fit_facts(
-    output: Path, model: FittedModel, seconds: float, left_out: tuple[Array, Array, Array]
+    output: Path, model: FittedModel, seconds: float, left_out: dict[str, Any]
 ) -> dict[str, Any]:
     """What a machine is told about a fit."""
     return {
@@ -374,7 +382,7 @@ def _fit_facts(
         "experts": len(model.committee),
         "trend": trend_name(model),
         "seconds": round(seconds, 3),
-        "left_out": {"rows": len(left_out[0]), **_left_out_scores(left_out)},
+        "left_out": left_out,
     }
 
 

@@ -118,7 +118,7 @@ class Sorting(NamedTuple):
         noise = values[:, -1] if self.columns.noise else np.full(len(values), self.alpha)
         Y = values[:, d : d + t]
         if self.transform is not None:
-            noise, Y = self.transform.noise(Y, noise), self.transform.forward(Y)
+            noise, Y = self.transform.of_rows(noise, Y)
         alpha = normalised_alpha(noise, self.y_scaling.scale)
         return np.column_stack([X, self.y_scaling.apply(Y), alpha])
 

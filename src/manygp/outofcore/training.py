@@ -163,11 +163,12 @@ def _trained(
     scale = {"scale_X": settings.scales_X, "scale_y": settings.normalize_y}
     scalings = known.moments.scalings(**scale)
     ends = np.stack([known.low, known.high])[:, len(columns.names) :]
-    transform = choose_transform(own, np.concatenate([sample.Y, ends]))
+    transform, compared = choose_transform(own, sample.X, sample.Y, columns.described, ends)
     if transform is not None:  # its scale is that of the sample
         moved = Moments.of(sample.X, transform.forward(sample.Y))
         scalings = scalings[0], moved.scalings(**scale)[1]
     prepared = prepare(own, sample.X, sample.Y, columns.described, scalings, transform)
+    prepared = prepared._replace(compared=compared)
     points = int(settings.points_per_expert)
     space = settings.space
     overlaps = tuple(affordable(known.n, max(1, known.n // points), space.overlaps))
@@ -182,6 +183,7 @@ def _trained(
     job.say(f"{len(builder.layout.parts):,} experts")
     selection = choose_committee(builder, foundation.space, foundation.rng)
     selection = selection.after(foundation.compared, trend=foundation.trend)
+    selection = selection.after(prepared.compared, **prepared.chosen)
     selection = choose_noise(settings, builder.data.X, selection)
     model = fitted_model(settings, prepared, plan, builder.kernel, selection)
     return replace(
