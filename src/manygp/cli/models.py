@@ -597,6 +597,8 @@ def evaluate(
     scores["crps_of_distribution"] = metrics.crps(y, distribution)
     scores["within_90"] = metrics.coverage(y, mean, std)
     scores |= interval_scores(y, lower, upper, coverage)
+    _, known = answers.training_rows(fitted.model)
+    scores["r2"] = metrics.r2(y, mean, float(known.mean()))
     if report is not None:
         write_page(fitted, report, tested)
     if as_json:

@@ -11,7 +11,8 @@ import numpy as np
 from manygp import answers, inputs
 from manygp.answers import queried_by
 from manygp.arrays import Array
-from manygp.fit_report import Alternative, Plan
+from manygp.calibration import LeftOutErrors
+from manygp.fit_report import Alternative, NothingLearnedWarning, Plan
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import TrendCandidate
 from manygp.inputs import Scaling, read_only
@@ -127,6 +128,8 @@ def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
     return with_noise_of(kernel, repeats.noise_floor) if repeats.tell_noise else kernel
 
 
+# Fewer rows that were left out do not tell whether anything was learned.
+FEWEST_JUDGED = 30
 # Part of the time that is left which may be spent on the choice of a trend.
 TREND_SHARE = 0.25
 
@@ -147,6 +150,8 @@ class Prepared(NamedTuple):
         The map of targets that was scaled; None if they were scaled as they are.
     compared : tuple of Alternative
         The transforms that were compared.
+    is_trial : bool
+        Whether this is for a comparison only.
     """
 
     data: TrainingData
@@ -157,6 +162,7 @@ class Prepared(NamedTuple):
     repeats: Repeats | None = None
     transform: TargetTransform | None = None
     compared: tuple[Alternative, ...] = ()
+    is_trial: bool = False
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -187,8 +193,9 @@ class TargetChoice:
     rows: int = 1500
     # A time budget of fewer seconds has no time for it.
     least_budget: float = 60.0
-    # Standard errors of its gain in log score that a transform must gain.
-    min_gain: float = 2.0
+    # Standard errors of its gain in log score that a transform must gain: the small models lack
+    # trends and structured kernels, which may gain the same.
+    min_gain: float = 3.0
     # Coverage of the intervals whose score must not be worse, and by how much the squared error
     # may be: densities pile up at a value that most targets have, while other intervals explode.
     coverage: float = 0.9
@@ -265,7 +272,7 @@ def _compared_transforms(
     scores = {}
     for name in names:
         transform = TargetTransform.learned(name, Y)
-        prepared = prepare(lean, X, Y, columns, transform=transform)
+        prepared = prepare(lean, X, Y, columns, transform=transform)._replace(is_trial=True)
         run = ExecutionContext(settings.n_jobs, optimizer=settings.optimizer)
         scores[name] = _scores_of(train(lean, prepared, 0, run, perf_counter()))
     choice: Choice[str] = Choice("target", lambda name: scores[name][0], TARGET.min_gain)
@@ -363,6 +370,8 @@ def train(
             selection, prepared.data, prepared.kernel.noise, space, run
         )
     selection = choose_noise(settings, prepared.data.X, selection)
+    if selection.errors is not None and not prepared.is_trial:
+        warn_if_useless(selection.errors, prepared.data.residuals)
     return fitted_model(settings, prepared, plan, builder.kernel, selection)
 
 
@@ -378,6 +387,24 @@ def choose_noise(settings: Settings, X: Array, selection: Selection) -> Selectio
     chosen = {**report.chosen, "local noise": "constant" if noise is None else "local"}
     report = report._replace(chosen=chosen, alternatives=(*report.alternatives, *compared))
     return selection._replace(noise=noise, report=report)
+
+
+def warn_if_useless(errors: LeftOutErrors, targets: Array) -> None:
+    """Warn if rows that were left out are predicted no better than by the mean of the others.
+
+    `targets` (n, t) are those of all training rows, normalised.
+    """
+    n = len(errors.rows)
+    if n < FEWEST_JUDGED:
+        return
+    y = targets[errors.rows]
+    explained = 1 - errors.squares.mean() / max(float(y.var(axis=0).mean()), 1e-300)
+    if explained <= 0:
+        warn(
+            f"nothing was learned that helps to predict new rows: {n:,} training rows, each left "
+            f"out, are predicted no better than by a constant (R^2 {explained:.2g})",
+            NothingLearnedWarning,
+        )
 
 
 def _may_be_structured(data: TrainingData) -> bool:

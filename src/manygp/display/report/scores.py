@@ -47,7 +47,11 @@ def cards(rows: RowSet, scored: Scored, baselines: Baselines) -> str:
             scored.target.with_unit(f"± {number(within)}"),
             f"of the true {scored.target.name}",
         ),
-        ("Variance explained", percent(max(explained, 0.0)), "against always saying the mean"),
+        (
+            "Variance explained",
+            percent(explained),
+            "no better than a constant" if explained <= 0 else "against always saying the mean",
+        ),
         (
             f"Intervals of {nominal(rows.coverage)}",
             f"hold {percent(float(scored.held.mean()))}",
