@@ -395,6 +395,16 @@ class TransformedDistribution:
     mean: Array
     std: Array
 
+    @property
+    def dof(self) -> Array:
+        """Degrees of freedom of T(y)."""
+        return self.base.dof
+
+    @property
+    def scale(self) -> Array:
+        """Scale of the Student-t of T(y), in units of its std."""
+        return self.base.scale
+
     def pdf(self, y: Array) -> Array:
         """Density at y."""
         return np.exp(self.logpdf(y))

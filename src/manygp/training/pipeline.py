@@ -188,6 +188,8 @@ class TargetChoice:
     # The least skewness, of either sign, of targets for which a transform is tried: none of the
     # ten tasks of the paper has more than .6, prices, counts and delays have 1.1 to 6.
     skewness: float = 1.0
+    # Targets with room for their squares.
+    squares: tuple[float, float] = (1e-100, 1e100)
     # Fewer rows do not choose, and more than these are not needed.
     fewest_rows: int = 50
     rows: int = 1500
@@ -245,10 +247,10 @@ def _may_be_transformed(settings: Settings, Y: Array) -> bool:
     budget_left = settings.time_budget is None or settings.time_budget >= TARGET.least_budget
     if Y.shape[1] > 1 or len(Y) < TARGET.fewest_rows or not budget_left:
         return False
-    size = float(np.abs(Y - Y.mean()).max())
-    if not 0 < size < np.inf:
+    low, high = float(Y.min()), float(Y.max())
+    if not TARGET.squares[0] < high / 2 - low / 2 < max(-low, high) < TARGET.squares[1]:
         return False
-    error = (Y - Y.mean()) / size
+    error = (Y - Y.mean()) / (high - low)
     return bool(abs((error**3).mean()) > TARGET.skewness * (error**2).mean() ** 1.5)
 
 

@@ -28,6 +28,7 @@ TRENDS = {
     "pairs": "smooth curves in the columns and in pairs of them",
     "boosted": "boosted trees",
 }
+TRANSFORMS = {"log": "the logarithm", "yeo-johnson": "a power (Yeo-Johnson)"}
 # Noise that is this share of the std of the target, or more, is most of it.
 MOSTLY_NOISE = 0.7
 # Rows whose noise is looked at where it depends on the row.
@@ -113,6 +114,11 @@ def _about_model(model: FittedModel) -> Iterator[str]:
             f"Under it lies a trend that holds everywhere: {TRENDS.get(name, name)} ({name}). It "
             f"explains {percent(max(0.0, 1 - rest))} of the variance by itself."
         )
+    if model.target_transform is not None and model.target_transform.name in TRANSFORMS:
+        yield (
+            f"The experts learn {TRANSFORMS[model.target_transform.name]} of the target, which is "
+            "skewed; all numbers of this page are in its own units."
+        )
     tails = answers.tails(model)[0]
     heaviest = float(tails.max())  # one over the degrees of freedom
     if heaviest <= 1 / NEARLY_NORMAL:
@@ -142,7 +148,7 @@ def _about_choice(model: FittedModel) -> Iterator[str]:
         f"{counted(report.n_rows, 'row')} in turn, a smaller NLL being better; all stand in the "
         "appendix."
     )
-    for name in ("trend", "structure"):
+    for name in ("target", "trend", "structure"):
         if name in compared:
             yield _told(name, by_parameter[name])
 
