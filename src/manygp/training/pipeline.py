@@ -129,7 +129,7 @@ def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
 
 
 # Fewer rows that were left out do not tell whether anything was learned.
-FEWEST_JUDGED = 30
+FEWEST_JUDGED = 100
 # Part of the time that is left which may be spent on the choice of a trend.
 TREND_SHARE = 0.25
 
@@ -193,6 +193,10 @@ class TargetChoice:
     # Fewer rows do not choose, and more than these are not needed.
     fewest_rows: int = 50
     rows: int = 1500
+    # Their experts: rows of each at most, overlap, and how many are queried.
+    points: int = 200
+    overlap: float = 1.0
+    nearest: int = 4
     # A time budget of fewer seconds has no time for it.
     least_budget: float = 60.0
     # Standard errors of its gain in log score that a transform must gain: the small models lack
@@ -264,9 +268,10 @@ def _compared_transforms(
     lean = replace(
         settings,
         trend="constant" if settings.chooses_trend else settings.trend,
+        points_per_expert=min(int(settings.points_per_expert), TARGET.points),
         hyperparameters="shared",
-        overlap=1.0,
-        routing=4,
+        overlap=TARGET.overlap,
+        routing=TARGET.nearest,
         alpha=inputs.check_alpha(settings.alpha, n)[some],
         time_budget=None,
         verbose=False,
