@@ -107,6 +107,11 @@ def in_units_of_y(
     average, spread = model.target_transform.moments(mean, std)
     if latent is not None:
         spread = model.target_transform.std_of_mean(mean, std, latent)
+    if not (np.isfinite(average).all() and np.isfinite(spread).all()):
+        raise ValueError(
+            "mean or std, in the units of y, is beyond floating point; rescale y, or predict rows "
+            "nearer to the training rows"
+        )
     return average, spread
 
 

@@ -265,10 +265,11 @@ class TargetTransform:
         average, spread = np.empty_like(mean), np.empty_like(mean)
         for rows in _blocks(len(mean)):
             values = self._at_nodes(mean[rows], std[rows])
-            average[rows] = np.tensordot(weights, values, 1)
-            spread[rows] = np.sqrt(np.tensordot(weights, (values - average[rows]) ** 2, 1))
+            with np.errstate(over="ignore", invalid="ignore"):
+                average[rows] = np.tensordot(weights, values, 1)
+                spread[rows] = np.sqrt(np.tensordot(weights, (values - average[rows]) ** 2, 1))
         least = QUADRATURE.least_std * std
-        return np.clip(average, self.floor, self.ceiling), np.where(spread > 0, spread, least)
+        return np.clip(average, self.floor, self.ceiling), np.where(spread == 0, least, spread)
 
     def std_of_mean(self, mean: Array, std: Array, latent: Array) -> Array:
         """Std of what y is on average given the latent function, whose std is `latent`.
