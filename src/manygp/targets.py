@@ -23,29 +23,28 @@ from manygp.inputs import read_only
 
 
 @dataclass(frozen=True)
-class Quadrature:
-    """Numbers of the integrals over distributions of z, and why they are what they are."""
+class TransformNumbers:
+    """Numbers of transforms and of integrals over them, and why they are what they are."""
 
+    # Powers of Yeo-Johnson's transform among which the most likely one is sought: beyond them
+    # nothing but a few outliers would be seen. One that is nearer to 0 is a logarithm.
+    powers: tuple[float, float] = (-2.0, 4.0)
+    logarithm: float = 1e-8
     # Nodes of integrals over a normal distribution: exact for exp(z) to 1e-9 up to a std of 3.
     nodes: int = 32
-    # Nodes of each half of the integral of a CRPS, which agree with 400 of them to .001.
+    # Nodes of each half of the integral of a CRPS, and how many scales it reaches to either side,
+    # for normal distributions and for others.
     crps_nodes: int = 32
-    # How many scales it reaches to either side, for normal distributions and for others.
     reach: tuple[float, float] = (9.0, 200.0)
     # Rows that are integrated at a time.
     rows: int = 2**14
-    # A std of 0, of a row beyond the bounds, becomes this share of that of the targets.
+    # A std of 0, of a row beyond the bounds, becomes this share of that of z.
     least_std: float = 1e-12
+    # Numbers in a file that are believed.
+    largest: float = 1e300
 
 
-QUADRATURE = Quadrature()
-# Powers of Yeo-Johnson's transform among which the most likely one is sought: beyond them nothing
-# but a few outliers would be seen.
-POWERS = (-2.0, 4.0)
-# A power that is nearer to 0 is a logarithm.
-LOGARITHM = 1e-8
-# Numbers in a file that are believed.
-LARGEST = 1e300
+NUMBERS = TransformNumbers()
 
 
 class Family(NamedTuple):
@@ -86,19 +85,19 @@ def _learn_power(y: Array) -> tuple[float, float]:
             spread = float(_yeo_johnson(x, np.array([power])).std())
         return float(np.log(max(spread, 1e-300))) - (power - 1) * logs
 
-    return float(minimize_scalar(loss, bounds=POWERS, method="bounded").x), 1.0
+    return float(minimize_scalar(loss, bounds=NUMBERS.powers, method="bounded").x), 1.0
 
 
 def _bent(log: Array, power: Array) -> Array:
     """(exp(power log) - 1) / power, which is log for a power of 0."""
-    straight = np.abs(power) < LOGARITHM
+    straight = np.abs(power) < NUMBERS.logarithm
     bent = np.expm1(power * log) / np.where(straight, 1.0, power)
     return np.where(straight, log, bent)
 
 
 def _unbent(value: Array, power: Array) -> Array:
     """What `_bent` has made of: its inverse."""
-    straight = np.abs(power) < LOGARITHM
+    straight = np.abs(power) < NUMBERS.logarithm
     log = np.log1p(np.maximum(power * value, -1.0)) / np.where(straight, 1.0, power)
     return np.where(straight, value, log)
 
@@ -268,7 +267,7 @@ class TargetTransform:
             with np.errstate(over="ignore", invalid="ignore"):
                 average[rows] = np.tensordot(weights, values, 1)
                 spread[rows] = np.sqrt(np.tensordot(weights, (values - average[rows]) ** 2, 1))
-        least = QUADRATURE.least_std * std
+        least = NUMBERS.least_std * std
         return np.clip(average, self.floor, self.ceiling), np.where(spread == 0, least, spread)
 
     def std_of_mean(self, mean: Array, std: Array, latent: Array) -> Array:
@@ -283,7 +282,7 @@ class TargetTransform:
             for one in self._coefficients(mean[rows], std[rows])[:0:-1]:
                 total = (total + one**2) * share
             spread[rows] = np.sqrt(total)
-        return np.where(spread > 0, spread, QUADRATURE.least_std * std)
+        return np.where(spread > 0, spread, NUMBERS.least_std * std)
 
     def covariance(self, mean: Array, std: Array, cov: Array) -> Array:
         """Joint covariance of y where z is jointly normal: (N, N), or (N, N, t).
@@ -344,7 +343,7 @@ class TargetTransform:
         for key, one in arrays.items():
             shape = (2, n_targets) if key == "numbers" else (n_targets,)
             right = one.shape == shape and not np.isnan(one).any()
-            if not (right and np.all(np.isinf(one) | (np.abs(one) < LARGEST))):
+            if not (right and np.all(np.isinf(one) | (np.abs(one) < NUMBERS.largest))):
                 raise ValueError(f"{key} of its transform of targets is not {shape} numbers")
         finite = np.isfinite([*transform.numbers, transform.shift, transform.unit]).all()
         ordered = (transform.low < transform.high) & (transform.floor < transform.ceiling)
@@ -356,7 +355,7 @@ class TargetTransform:
 @cache
 def _hermite() -> tuple[Array, Array, Array]:
     """Nodes and weights (K,) of a normal distribution, and normalised polynomials (K, K)."""
-    nodes, weights = hermegauss(QUADRATURE.nodes)
+    nodes, weights = hermegauss(NUMBERS.nodes)
     polynomials = [np.ones_like(nodes), nodes]
     for k in range(1, len(nodes) - 1):
         following = nodes * polynomials[-1] - np.sqrt(k) * polynomials[-2]
@@ -366,7 +365,7 @@ def _hermite() -> tuple[Array, Array, Array]:
 
 def _blocks(n: int) -> list[slice]:
     """Rows that are integrated at a time."""
-    return [slice(i, i + QUADRATURE.rows) for i in range(0, n, QUADRATURE.rows)]
+    return [slice(i, i + NUMBERS.rows) for i in range(0, n, NUMBERS.rows)]
 
 
 def _spread(y: Array) -> float:
@@ -453,7 +452,7 @@ class TransformedDistribution:
         mean, width = base.mean[rows], (np.broadcast_to(base.scale, shape) * base.std)[rows]
         dof = np.broadcast_to(base.dof, shape)[rows]
         some = PredictiveDistribution(mean, width, dof, np.ones_like(mean))
-        reach = np.where(np.isinf(dof), *QUADRATURE.reach)
+        reach = np.where(np.isinf(dof), *NUMBERS.reach)
         place = (self.transform.forward(y) - mean) / width
         ends = self.transform.floor, self.transform.ceiling
         low, high = (
@@ -462,7 +461,7 @@ class TransformedDistribution:
         place = np.clip(place, np.maximum(low, -1e9), np.minimum(high, 1e9))
         low = np.minimum(np.maximum(low, -reach), place)
         high = np.maximum(np.minimum(high, reach), place)
-        nodes, weights = leggauss(QUADRATURE.crps_nodes)
+        nodes, weights = leggauss(NUMBERS.crps_nodes)
         nodes = nodes.reshape(-1, *(1 for _ in y.shape))
         total = np.zeros_like(mean)
         for start, end, upper in ((low, place, False), (place, high, True)):

@@ -47,7 +47,7 @@ class ScanTask(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What is known of the rows of a block, and those in the sample."""
+    """Statistics of the rows of a block, and those in the sample."""
 
     statistics: Statistics
     numbers: Numbers
@@ -83,7 +83,7 @@ def _numbered(block: Any, start: int, columns: Columns) -> Any:
 
 
 class Sorting(NamedTuple):
-    """How rows are scaled, and sorted into groups.
+    """Settings of the stage that scales rows and sorts them into groups.
 
     Attributes
     ----------
@@ -211,7 +211,7 @@ class RowFiles(NamedTuple):
 
 
 class Arranging(NamedTuple):
-    """How the groups become parts.
+    """Settings of the stage that cuts groups into parts.
 
     Attributes
     ----------
@@ -289,7 +289,7 @@ def _trend_at(
 
 
 class Fitting(NamedTuple):
-    """How the kernels of experts are fitted.
+    """Settings of the stage that fits the kernels of experts.
 
     Attributes
     ----------
