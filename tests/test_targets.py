@@ -367,9 +367,9 @@ def test_models_of_the_paper_and_own_kernels_have_no_transform():
 
 def test_nothing_learned_is_said():
     rng = np.random.default_rng(5)
-    noise = rng.normal(size=120)
+    noise = rng.normal(size=200)
     with pytest.warns(NothingLearnedWarning, match="no better than by a constant"):
-        ManyGPRegressor(**LEAN).fit(rng.random((120, 5)), noise)
+        ManyGPRegressor(**LEAN).fit(rng.random((200, 5)), noise)
 
 
 # The command line and the report.

@@ -209,7 +209,7 @@ class TargetChoice:
     coverage: float = 0.9
     most_error: float = 1.02**2
     # Fewer rows that were left out do not tell whether anything was learned.
-    fewest_judged: int = 100
+    fewest_judged: int = 200
 
 
 TARGET = TargetChoice()
