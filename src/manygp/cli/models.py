@@ -571,7 +571,8 @@ def evaluate(
 
     RMSE; NLL, ENCE and CRPS of normal distributions with mean and std; log score and CRPS of the
     predicted distribution; the shares of rows whose target lies within 1.64 std of the mean, and
-    within the interval; the intervals' mean width and score. Rows without a target are left out.
+    within the interval; the intervals' mean width and score; R^2 against the mean of the training
+    targets. All are in the units of the target. Rows without a target are left out.
     Rows that the model has learned from are counted, and scored too: they tell nothing about
     other rows.
     """  # fmt: skip
