@@ -213,6 +213,7 @@ def test_evaluate_scores_as_python_does(made, paper, tmp_path):
         "nll": metrics.nll(y, mean, std),
         "ence": metrics.ence(y, mean, std),
         "crps": metrics.crps(y, mean, std),
+        "r2": pytest.approx(metrics.r2(y, mean, float(np.mean(TRAIN["y"])))),
         "log_score": metrics.log_score(y, distribution),
         "crps_of_distribution": metrics.crps(y, distribution),
         "within_90": metrics.coverage(y, mean, std),

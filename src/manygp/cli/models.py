@@ -595,13 +595,13 @@ def evaluate(
         say(f"manygp: {_known_rows(n_known, len(y))}", err=True)
     scores = scores_of(y, mean, std)
     scores["nll"] = float(answers.nll_of(fitted.model, y, *scored.transformed).mean())
+    _, known = answers.training_rows(fitted.model)
+    scores["r2"] = metrics.r2(y, mean, float(known.mean()))
     distribution = answers.distribution_of(fitted.model, *scored.transformed)
     scores["log_score"] = metrics.log_score(y, distribution)
     scores["crps_of_distribution"] = metrics.crps(y, distribution)
     scores["within_90"] = metrics.coverage(y, mean, std)
     scores |= interval_scores(y, lower, upper, coverage)
-    _, known = answers.training_rows(fitted.model)
-    scores["r2"] = metrics.r2(y, mean, float(known.mean()))
     if report is not None:
         write_page(fitted, report, tested)
     if as_json:
