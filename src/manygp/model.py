@@ -16,6 +16,7 @@ from manygp.kernels.base import NoisyKernel
 from manygp.noise import LocalNoise
 from manygp.rules import PredictionRules
 from manygp.settings import Settings
+from manygp.targets import TargetTransform
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,8 @@ class FittedModel:
     order : ndarray of shape (n,), or None
         The place in the data of each row of the committee, where they were sorted out on a disk;
         None if they are in the order of the data.
+    target_transform : TargetTransform or None
+        The map T of targets that experts know, and `y_scaling` scales; None if they know y.
     """
 
     settings: Settings
@@ -73,6 +76,7 @@ class FittedModel:
     encoder: Any = None
     target: str | None = None
     order: IndexArray | None = None
+    target_transform: TargetTransform | None = None
 
     @property
     def names(self) -> tuple[str, ...] | None:

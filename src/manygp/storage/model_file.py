@@ -50,6 +50,7 @@ from manygp.storage.experts import (
     read_order,
     require_finite,
 )
+from manygp.targets import TargetTransform
 
 # What may go wrong when data of any kind is taken for a model.
 MISTAKES = (
@@ -67,7 +68,7 @@ RENAMED = {"pull": "shrinkage", "pulls": "shrinkages"}
 # Parameters that older files lack.
 ADDED = {
     "columns": "auto", "trend": "auto", "optimizer": L_BFGS, "n_targets": None,
-    "copy_X_train": True, "noise": "auto",
+    "copy_X_train": True, "noise": "auto", "target_transform": "auto", "bounds": None,
 }  # fmt: skip
 
 T = TypeVar("T")
@@ -96,7 +97,10 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         "plan": encode_all(model.plan._asdict()),
         "table": _encode_table(model),
         "trend": None,
+        "target_transform": None,
     }
+    if model.target_transform is not None:
+        manifest["target_transform"] = encode_all(model.target_transform.to_json())
     if model.committee.trend is not None:
         manifest["trend"], more = describe_trend(model.committee.trend)
         arrays |= more
@@ -216,6 +220,9 @@ def _decoded(
     if encoder is not None:
         require(encoder.names == columns, "the columns of its table are not those of its rows")
         encoder.codes_ = _codes(arrays, len(parts.data.X), encoder)
+    transform = manifest.get("target_transform")  # files of before have none
+    if transform is not None:
+        transform = TargetTransform.from_json(decode_all(transform), n_targets)
     settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
     rules = _rules(manifest)
     described = {
@@ -235,6 +242,7 @@ def _decoded(
         "plan": _plan(decode_all(manifest["plan"])),
         "encoder": encoder,
         "target": target,
+        "target_transform": transform,
     }
     return described, parts
 
