@@ -33,6 +33,7 @@ from manygp.sklearn_compat import SklearnAttributes, warn_at_bounds
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
 from manygp.training.pipeline import prepare, train
+from manygp.updating import Updating
 
 
 class Rows(NamedTuple):
@@ -48,7 +49,7 @@ class Rows(NamedTuple):
         return self.encoded is None or not (self.encoded.missing | self.encoded.unknown).any()
 
 
-class ManyGPRegressor(RegressorMixin, SklearnAttributes):
+class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
     """Gaussian process regression by a committee of local experts that calibrates itself.
 
     One kernel is fitted for all rows. In its metric the rows are partitioned among many small
@@ -776,10 +777,6 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     @property
     def plan_(self) -> Plan:
         return self._model.plan
-
-    @property
-    def kernel_(self) -> Any:
-        return answers.written_kernel(self._model)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)

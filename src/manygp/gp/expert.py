@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -238,6 +238,11 @@ class Expert:
     def rows(self) -> IndexArray:
         """All rows of the training data that it knows: (n,)."""
         return np.concatenate([self.indices, self.neighbours])
+
+    def renumbered(self, numbers: IndexArray) -> Expert:
+        """The same expert where row i of the training data is row numbers[i]: (n,)."""
+        own, others = (read_only(numbers[one]) for one in (self.indices, self.neighbours))
+        return replace(self, indices=own, neighbours=others)
 
     @property
     def log_marginal_likelihood(self) -> float:
@@ -718,6 +723,26 @@ class Experts(Sequence[Expert]):
             np.array([len(one.X) for one in experts]),
         )
         found.are_made_later, found._known = False, dict(enumerate(experts))
+        return found
+
+    @property
+    def known(self) -> dict[int, Expert]:
+        """Those that are made, by their place."""
+        return dict(self._known)
+
+    def changed(
+        self,
+        data: TrainingData,
+        parts: Sequence[IndexArray],
+        neighbours: Sequence[IndexArray],
+        fits: KernelFits,
+        known: dict[int, Expert],
+    ) -> Experts:
+        """The experts of other rows or parts, some of which are known, by their place."""
+        sizes = np.array([len(a) + len(b) for a, b in zip(parts, neighbours, strict=True)])
+        found = Experts(data, parts, neighbours, fits, sizes)
+        found.are_made_later, found._known = self.are_made_later, known
+        found._factors = self._factors
         return found
 
     def __len__(self) -> int:

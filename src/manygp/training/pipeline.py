@@ -131,6 +131,8 @@ class Prepared(NamedTuple):
         Names of the columns of X, or their number.
     repeats : Repeats or None
         What equal rows tell about the noise, if they are heard.
+    warm : NoisyKernel or None
+        The kernel of a fit before, from which this one goes on.
     """
 
     data: TrainingData
@@ -139,16 +141,20 @@ class Prepared(NamedTuple):
     y_scaling: Scaling
     columns: tuple[str, ...] | int
     repeats: Repeats | None = None
+    warm: NoisyKernel | None = None
 
     def kernel_under(self, trend: TrendCandidate, settings: Settings) -> NoisyKernel:
         """The kernel to start from where a trend leaves some of the targets only.
 
         A kernel of the user's own stays what it is.
         """
-        if trend.is_constant or settings.kernel is not None:
-            return self.kernel
-        kernel = start_kernel(self.data, trend.mean_square)
-        return kernel if self.repeats is None else with_noise_floor(kernel, self.repeats)
+        kernel = self.kernel
+        if not (trend.is_constant or settings.kernel is not None):
+            kernel = start_kernel(self.data, trend.mean_square)
+            kernel = kernel if self.repeats is None else with_noise_floor(kernel, self.repeats)
+        if self.warm is None or self.warm.theta_names != kernel.theta_names:
+            return kernel
+        return kernel.with_theta(np.clip(self.warm.theta, *kernel.bounds.T))
 
 
 def prepare(
@@ -311,6 +317,7 @@ def fitted_model(
         rules=found.rules,
         conformal_scores=scores,
         noise=found.noise,
+        errors=found.errors,
         cross_validated=None if cross_validated is None else read_only(cross_validated),
         report=found.report,
         plan=plan,

@@ -1,0 +1,734 @@
+"""New rows in a fitted model, and old ones out of it: the experts that they touch are conditioned
+anew, all else stays, until enough has changed for it to be learned again.
+
+All are functions from a model to another one. Rows have numbers that stay theirs: those of `fit`
+are their places in the data, and those that come later go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manygp import inputs
+from manygp.answers import queried_by
+from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.calibration import LeftOutErrors, farthest_known, recalibrate
+from manygp.committee.committee import CANDIDATES, MANY_ROWS, Committee, Layout, Query
+from manygp.gp.expert import Expert, KernelFits, condition
+from manygp.gp.marginal_likelihood import KernelFit, TrainingData
+from manygp.gp.trend import Kriging, Trend
+from manygp.inputs import read_only
+from manygp.model import FittedModel, Room, Updates
+from manygp.noise import LocalNoise
+from manygp.rules import ExpertPredictions, VarianceCurve
+from manygp.runtime.parallel import thread_map
+from manygp.settings import Settings
+from manygp.training.choose import COMMITTEE
+from manygp.training.experts import ExecutionContext
+from manygp.training.pipeline import prepare, train
+from manygp.training.single import SINGLE
+
+REFRESHES = ("auto", "never", "always")
+
+
+@dataclass(frozen=True)
+class UpdateChoice:
+    """Numbers of updates, and why they are what they are."""
+
+    # Kernel, trend and parts are learned again from this multiple of the rows they were learned
+    # from: all refreshes of a growing model together then cost three times the last one.
+    growth: float = 1.5
+    # An expert of more than this multiple of the size it may have is split.
+    most_size: float = 2.0
+    # The coverage that is watched, and those that are told from it: a lasting .85 to .94 is no
+    # drift.
+    coverage: float = 0.9
+    drifted: tuple[float, float] = (0.8, 0.97)
+    # Nats of evidence: rows that come as promised raise a false alarm once in 10,000 at most.
+    evidence: float = float(np.log(10_000))
+    # Rows that `drift_` is about; and after drift the fewest from whose errors the model goes on.
+    recent: int = 100
+    # Rows, as a share of all, that must have come since the last refresh before drift is a reason
+    # for the next.
+    least_growth: float = 0.1
+    # Share of the errors that must be new before correction and intervals are learned again, and
+    # the fewest that teach one.
+    new_errors: float = 0.05
+    fewest_errors: int = 20
+
+
+UPDATE = UpdateChoice()
+
+
+class NewRows(NamedTuple):
+    """Rows in the units of a model.
+
+    Attributes
+    ----------
+    X, Y, alpha : ndarrays of shape (k, d), (k, t), (k,)
+        Scaled inputs, normalised targets and known noise variances.
+    are_known : ndarray of shape (k,)
+        Whether no value had to be guessed; others tell nothing about errors.
+    codes : ndarray of shape (k, w), or None
+        Categories in columns that became means: see `TableEncoder.codes`.
+    """
+
+    X: Array
+    Y: Array
+    alpha: Array
+    are_known: AnyArray
+    codes: AnyArray | None = None
+
+    def some(self, rows: IndexArray) -> NewRows:
+        """Some of the rows."""
+        codes = None if self.codes is None else self.codes[rows]
+        return NewRows(self.X[rows], self.Y[rows], self.alpha[rows], self.are_known[rows], codes)
+
+
+class Scored(NamedTuple):
+    """What a model said about rows that it did not know.
+
+    Attributes
+    ----------
+    means : ndarray of shape (t, k)
+        As they were served, normalised; so are the other two.
+    total : ndarray of shape (k,)
+        Variances with noise, as the rules give them.
+    logs : ndarray of shape (t, k)
+        Logarithms of the factors of local noise.
+    errors : LeftOutErrors
+        Those of an uncorrected committee; `rows` are numbered from 0.
+    """
+
+    means: Array
+    total: Array
+    logs: Array
+    errors: LeftOutErrors
+
+    def std(self) -> Array:
+        """Standard deviations as they were served: (t, k)."""
+        return np.sqrt(self.total * np.exp(self.logs) + self.errors.alpha)
+
+
+def ids_of(model: FittedModel) -> IndexArray:
+    """The numbers of the rows, in the order of the committee: (n,)."""
+    n = len(model.committee.training_data().X)
+    return np.arange(n) if model.order is None else np.asarray(model.order)
+
+
+def _state(model: FittedModel) -> Updates:
+    """What has happened to a model so far."""
+    if model.updates is not None:
+        return model.updates
+    parts, n = model.committee.layout.parts, len(model.committee.training_data().X)
+    following = n if model.order is None else int(np.max(model.order)) + 1
+    return Updates(following, n, max(len(part) for part in parts), room=Room())
+
+
+# Rows that come.
+
+
+def updated(
+    model: FittedModel, new: NewRows, run: ExecutionContext, refresh: str = "auto"
+) -> FittedModel:
+    """The model with further rows, each of which it has predicted before it knew them."""
+    scored = score(model, new)
+    changed = _learned(added(model, new), new, scored)
+    return _as_due(changed, run, refresh)
+
+
+def _as_due(model: FittedModel, run: ExecutionContext, refresh: str) -> FittedModel:
+    """The model, learned again as far as that is due."""
+    state = model.updates
+    assert state is not None
+    n = len(model.committee.training_data().X)
+    drifted = bool(state.evidence[0].max() >= UPDATE.evidence)
+    reason = "asked" if refresh == "always" else ""
+    if refresh == "auto":
+        grown = n / state.n_learned
+        if grown >= UPDATE.growth:
+            reason = "growth"
+        elif drifted and grown >= 1 + UPDATE.least_growth:
+            reason = "drift"
+    if reason:
+        return refreshed(model, run, reason)
+    if drifted:
+        model = _with_recent_errors(model, state)
+    errors = model.errors
+    if errors is not None and (drifted or state.n_errors > UPDATE.new_errors * len(errors.rows)):
+        model = recalibrated(model)
+    return queried_by(model, model.settings)
+
+
+def score(model: FittedModel, new: NewRows) -> Scored:
+    """What the model says about rows, by the rules that `fit` has chosen."""
+    rules = model.chosen
+    plain = rules._replace(recalibration=VarianceCurve())
+
+    def answers(records: list[ExpertPredictions]) -> tuple[Array, ...]:
+        means, variance, noise = rules.combine(records)
+        raw, raw_variance, raw_noise = plain.combine(records)
+        return means, variance + noise, raw, raw_variance + raw_noise, plain.unknown(records)
+
+    nearest = rules.nearest and min(rules.nearest, len(model.committee))
+    query = Query(new.X, nearest, covariances=rules.needs.covariances, tapered=rules.tapered)
+    found = model.committee.map_blocks(answers, query, model.settings.n_jobs)
+    means, total, raw, variance, unknown = found
+    logs = np.zeros_like(means)
+    if model.noise is not None:
+        logs = np.array(
+            [model.noise.log_factor(t, new.X, total, one) for t, one in enumerate(means)]
+        )
+    squares = (new.Y.T - raw) ** 2
+    rows = np.arange(len(new.X))
+    errors = LeftOutErrors(squares, variance, new.alpha, unknown, rows, raw)
+    return Scored(means, total, logs, errors)
+
+
+def added(model: FittedModel, new: NewRows) -> FittedModel:
+    """The model whose experts know further rows; all else is as it was.
+
+    A row becomes one of the expert with the nearest centre, and others know it that know rows as
+    far from their own as it is. An expert that has become too large is split.
+    """
+    committee, state = model.committee, _state(model)
+    before, k = committee.training_data(), len(new.X)
+    data, order, codes = _joined(model, state, before, new)
+    seats = committee.layout.nearest(new.X, 1)[0][:, 0]
+    draft = _Draft.of(committee)
+    draft.add(seats, _overlapping(committee, before.X, new.X, seats), len(before.X))
+    if not model.settings.has_whole_parts:
+        largest = UPDATE.most_size * max(state.largest_part, model.plan.points_per_expert)
+        draft.split(data.X, largest)
+    return replace(
+        model,
+        committee=draft.committee(data, model.settings),
+        order=order,
+        encoder=_with_codes(model.encoder, codes),
+        updates=state._replace(next_id=state.next_id + k),
+    )
+
+
+@dataclass
+class _Draft:
+    """A committee while its rows change.
+
+    Attributes
+    ----------
+    before : Committee
+    parts, neighbours : lists of index arrays
+        Rows of each expert, and those of others that it knows as well.
+    fits : KernelFits
+    centres : ndarray of shape (M, d)
+    known : dict of Expert
+        Experts that stay what they are, by their place.
+    moved : set of int
+        Experts whose own rows have changed.
+    counts : dict of int
+        How many rows of others those know whose part was split.
+    """
+
+    before: Committee
+    parts: list[IndexArray]
+    neighbours: list[IndexArray]
+    fits: KernelFits
+    centres: Array
+    known: dict[int, Expert]
+    moved: set[int]
+    counts: dict[int, int]
+
+    @classmethod
+    def of(cls, committee: Committee) -> _Draft:
+        experts, centres = committee.experts, np.array(committee.layout.centres)
+        own, others = [*experts.parts], [*experts.neighbours]
+        return cls(committee, own, others, experts.fits, centres, experts.known, set(), {})
+
+    def add(self, seats: IndexArray, overlapping: Mapping[int, IndexArray], n: int) -> None:
+        """New rows, numbered from n, to the experts at `seats` (k,) and those that overlap."""
+        rows = np.arange(n, n + len(seats))
+        self.moved = set(np.unique(seats).tolist())
+        for m in self.moved:
+            self.parts[m] = np.concatenate([self.parts[m], rows[seats == m]])
+        for m, some in overlapping.items():
+            self.neighbours[m] = np.concatenate([rows[some], self.neighbours[m]])
+        for m in {*self.moved, *overlapping}:
+            self.known.pop(m, None)
+
+    def forget(self, stays: AnyArray, numbers: IndexArray) -> None:
+        """Drop rows that do not stay (n,), and number the others anew: (n,)."""
+        seats, known = list[int](), dict[int, Expert]()
+        for m, (own, others) in enumerate(zip(self.parts, self.neighbours, strict=True)):
+            left = stays[own]
+            if not left.any():
+                continue
+            untouched = left.all() and stays[others].all()
+            if m in self.known and untouched:
+                known[len(seats)] = self.known[m].renumbered(numbers)
+            if not left.all():
+                self.moved.add(len(seats))
+            self.parts[len(seats)] = numbers[own[left]]
+            self.neighbours[len(seats)] = numbers[others[stays[others]]]
+            seats.append(m)
+        self.known = known
+        del self.parts[len(seats) :], self.neighbours[len(seats) :]
+        self.fits, self.centres = self.fits.at(np.array(seats)), self.centres[seats]
+
+    def split(self, X: Array, largest: float) -> None:
+        """Cut experts of more than so many rows, each along its widest column."""
+        for m in sorted(self.moved):
+            part = self.parts[m]
+            if len(part) <= largest:
+                continue
+            U = X[part] * self.before.layout.metric
+            order = np.argsort(U[:, np.argmax(np.ptp(U, axis=0))], kind="stable")
+            n_pieces = max(2, round(UPDATE.most_size * len(part) / largest))
+            first, *others = (np.sort(part[one]) for one in np.array_split(order, n_pieces))
+            new = range(len(self.parts), len(self.parts) + len(others))
+            overlap = len(self.neighbours[m]) / len(part)
+            self.parts = [*self.parts[:m], first, *self.parts[m + 1 :], *others]
+            self.neighbours += [part[:0]] * len(others)
+            self.counts |= {seat: round(overlap * len(self.parts[seat])) for seat in (m, *new)}
+            heirs = np.full(len(others), m)
+            self.fits = self.fits.at(np.concatenate([np.arange(len(self.fits)), heirs]))
+            self.centres = np.concatenate([self.centres, self.centres[heirs]])
+        self.moved |= self.counts.keys()
+
+    def committee(self, data: TrainingData, settings: Settings) -> Committee:
+        """The committee of all rows: experts that are not known any more are conditioned.
+
+        Where experts are made when they are needed, so are these.
+        """
+        layout = self._layout(data.X)
+        parts, before, single = layout.parts, self.before.experts, layout.is_single
+        if single != self.before.is_single:  # which decides on the precision of factors
+            self.known = {}
+        if not before.are_made_later or single:
+            missing = [m for m in range(len(parts)) if m not in self.known]
+
+            def build(m: int) -> Expert:
+                return condition(data, parts[m], self.neighbours[m], self.fits[m], exact=single)
+
+            one_thread = not (single and len(data.X) > MANY_ROWS)
+            n_jobs = settings.n_jobs if len(missing) > 1 else 1
+            with thread_map(n_jobs, limit=one_thread) as parallel_map:
+                self.known |= dict(zip(missing, parallel_map(build, missing), strict=True))
+        experts = before.changed(data, parts, self.neighbours, self.fits, self.known)
+        return replace(self.before, experts=experts, layout=layout, trend=data.trend)
+
+    def _layout(self, X: Array) -> Layout:
+        """Where the parts lie now; those that were split learn their neighbours."""
+        layout = self.before.layout
+        for m in self.moved:
+            self.centres[m] = (X[self.parts[m]] * layout.metric).mean(axis=0)
+        layout = replace(layout, parts=self.parts, centres=read_only(self.centres))
+        common = self.before.communication
+        for m, count in self.counts.items():
+            near = layout.neighbours(X, m, count)
+            self.neighbours[m] = _with_common(near, self.parts[m], common)
+        return layout
+
+
+def _overlapping(
+    committee: Committee, X: Array, new: Array, seats: IndexArray
+) -> dict[int, IndexArray]:
+    """The experts that know rows of others as far away as some of the new ones, and which these.
+
+    Experts with near centres are asked, as in `Layout.neighbours`.
+    """
+    experts, layout = committee.experts, committee.layout
+    known = experts.sizes.sum() / max(1, sum(map(len, layout.parts))) - 1
+    if layout.is_single or known <= 0:
+        return {}
+    k = min(len(layout.parts), 1 + int(np.ceil(CANDIDATES * known)))
+    near = layout.nearest(new, k)[0]
+    near = np.where(near == seats[:, None], -1, near)
+    common = () if committee.communication is None else committee.communication.indices
+    found = {}
+    for m in np.unique(near[near >= 0]).tolist():
+        others = experts.neighbours[m]
+        others = others[~np.isin(others, common)] if len(common) else others
+        if not len(others):
+            continue
+        centre, asked = layout.centres[m], np.flatnonzero((near == m).any(axis=1))
+        own, known_others, candidates = (
+            some * layout.metric - centre for some in (X[layout.parts[m]], X[others], new[asked])
+        )
+        reach = _squared_distances(known_others, own).max()
+        inside = asked[_squared_distances(candidates, own) <= reach]
+        if len(inside):
+            found[m] = inside
+    return found
+
+
+def _squared_distances(rows: Array, own: Array) -> Array:
+    """From each row to the nearest of an expert's own."""
+    squares = rows @ own.T
+    squares *= -2
+    squares += np.einsum("ij,ij->i", own, own)
+    found: Array = squares.min(axis=1) + np.einsum("ij,ij->i", rows, rows)
+    return found
+
+
+def _with_common(near: IndexArray, own: IndexArray, common: Expert | None) -> IndexArray:
+    """Rows of others that an expert knows, with those that all know."""
+    if common is None:
+        return near
+    more = common.indices[~np.isin(common.indices, np.concatenate([own, near]))]
+    return np.concatenate([near, more])
+
+
+def _joined(
+    model: FittedModel, state: Updates, before: TrainingData, new: NewRows
+) -> tuple[TrainingData, IndexArray | None, AnyArray | None]:
+    """All rows, their numbers, and the categories of those of a table.
+
+    The trend has learned nothing from the new ones, and says about them what it says about any.
+    """
+    k, ids = len(new.X), np.arange(state.next_id, state.next_id + len(new.X))
+    rows: list[AnyArray] = [before.X, before.residuals, before.alpha]
+    more: list[AnyArray] = [new.X, new.Y, new.alpha]
+    trend = before.trend
+    if trend is not None:
+        at = trend.model.at(new.X)
+        more[1] = new.Y - at.mean
+        rows += [trend.fitted, trend.shift, trend.growth]
+        more += [at.mean, np.zeros_like(at.mean), np.zeros(k)]
+        if trend.kriging is not None and at.basis is not None:
+            rows += [*trend.kriging]
+            still = np.zeros_like(at.basis), np.zeros_like(new.Y), np.ones(k)
+            more += [at.basis, *still]
+    n_data, order, codes = len(rows), model.order, new.codes
+    numbered = order is not None or state.next_id != len(before.X)
+    if numbered:
+        rows, more = [*rows, ids_of(model)], [*more, ids]
+    if codes is not None:
+        rows, more = [*rows, model.encoder.codes_], [*more, codes]
+    found = state.room.joined(rows, more)
+    data = before._replace(X=found[0], residuals=found[1], alpha=found[2])
+    if trend is not None:
+        kriging = Kriging(*found[6:10]) if n_data > 6 else None
+        fitted, shift, growth = found[3:6]
+        data = data._replace(trend=Trend(trend.model, fitted, shift, growth, kriging))
+    return data, found[n_data] if numbered else None, found[-1] if codes is not None else None
+
+
+def _with_codes(encoder: Any, codes: AnyArray | None) -> Any:
+    """The encoder with the categories of other rows."""
+    if codes is None:
+        return encoder
+    from copy import copy
+
+    found = copy(encoder)
+    found.codes_ = codes
+    return found
+
+
+# What the model knows about its errors.
+
+
+def _learned(model: FittedModel, new: NewRows, scored: Scored) -> FittedModel:
+    """The model that knows how it has erred in the last rows, which it had not seen."""
+    state = model.updates
+    assert state is not None
+    rows = np.flatnonzero(new.are_known)
+    n, k = len(model.committee.training_data().X), len(new.X)
+    z = (new.Y.T - scored.means) / scored.std()
+    squares, held = (z[:, rows] ** 2).mean(axis=0), np.full(len(rows), np.nan)
+    scores = model.conformal_scores
+    evidence = state.evidence
+    if scores is not None and scores.errors.shape[1] >= 1 / (1 - UPDATE.coverage):
+        reach = scores.reach(UPDATE.coverage, scored.std().T).T
+        held = (np.abs(z) <= reach)[:, rows].mean(axis=0)
+        evidence = _watched(evidence, held)
+    recent = np.hstack([state.recent, [squares, held]])[:, -UPDATE.recent :]
+    state = state._replace(
+        n_scored=state.n_scored + len(rows), recent=recent, evidence=read_only(evidence)
+    )
+    cross_validated = model.cross_validated
+    if cross_validated is not None:
+        total = np.sqrt(scored.total + new.alpha)
+        more = np.vstack([scored.means, total])
+        cross_validated = read_only(np.hstack([cross_validated, more]))
+    model = replace(model, updates=state, cross_validated=cross_validated)
+    if model.errors is None or not len(rows):
+        return model
+    own = scored.errors.some(rows)
+    return _with_errors(model, own._replace(rows=own.rows + n - k), scored.logs[:, rows])
+
+
+def _watched(evidence: Array, held: Array) -> Array:
+    """Page's CUSUM tests of whether intervals hold fewer or more than they promise.
+
+    `held` (k,) are the shares of targets that were in their intervals, one row after the other.
+    """
+    promised, others = UPDATE.coverage, np.array(UPDATE.drifted)
+    inside, outside = np.log(others / promised), np.log((1 - others) / (1 - promised))
+    found, since = evidence[0].copy(), evidence[1].copy()
+    for one in held:
+        found += one * inside + (1 - one) * outside
+        since = np.where(found > 0, since + 1, 0)
+        found = np.maximum(found, 0.0)
+    return np.array([found, since])
+
+
+def _with_errors(model: FittedModel, more: LeftOutErrors, logs: Array) -> FittedModel:
+    """The model with errors of further rows, and the local noise of these: (t, k).
+
+    The oldest make room for them.
+    """
+    assert model.errors is not None
+    assert model.updates is not None
+    pairs: Any = zip(model.errors, more, strict=True)
+    every = LeftOutErrors(*(np.concatenate(pair, axis=-1) for pair in pairs))
+    last = np.arange(len(every.rows))[-COMMITTEE.learned_rows :]
+    noise = model.noise
+    if noise is not None:
+        held_out = np.hstack([noise.held_out, logs])
+        noise = _noise_of(noise, every.rows, held_out, last)
+    state = model.updates._replace(n_errors=model.updates.n_errors + len(more.rows))
+    return replace(model, errors=every.some(last), noise=noise, updates=state)
+
+
+def _noise_of(noise: LocalNoise, rows: IndexArray, logs: Array, kept: IndexArray) -> LocalNoise:
+    """Local noise that knows the factors (t, m) of some left-out rows (m,)."""
+    return replace(noise, rows=rows[kept], held_out=read_only(logs[:, kept]))
+
+
+def _with_recent_errors(model: FittedModel, state: Updates) -> FittedModel:
+    """The model that knows the errors since they are other ones; the test begins again."""
+    calm = state._replace(evidence=np.zeros((2, 2)))
+    if model.errors is None:
+        return replace(model, updates=calm)
+    since = int(state.evidence[1, np.argmax(state.evidence[0])])
+    last = np.arange(len(model.errors.rows))[-max(UPDATE.recent, since) :]
+    noise = model.noise
+    if noise is not None:
+        noise = _noise_of(noise, model.errors.rows, noise.held_out, last)
+    return replace(model, errors=model.errors.some(last), noise=noise, updates=calm)
+
+
+def recalibrated(model: FittedModel) -> FittedModel:
+    """The model whose correction and intervals are those of the errors that it knows."""
+    errors, state, space = model.errors, model.updates, model.settings.space
+    assert errors is not None
+    assert state is not None
+    model = replace(model, updates=state._replace(n_errors=0))
+    if len(errors.rows) < UPDATE.fewest_errors:
+        return model
+    chosen = model.chosen
+    if space.recalibrate:
+        curve, _ = recalibrate(errors)
+        if chosen.recalibration.known < np.inf:
+            curve = replace(curve, known=farthest_known(errors))
+        chosen = chosen._replace(recalibration=curve)
+    logs = None if model.noise is None else model.noise.held_out
+    scores = errors.conformal_scores(chosen.recalibration, logs)
+    rules = chosen if model.rules == model.chosen else model.rules
+    return replace(model, chosen=chosen, rules=rules, conformal_scores=scores)
+
+
+# Rows that go, and models that become one.
+
+
+def places_of(model: FittedModel, ids: IndexArray) -> IndexArray:
+    """Places in the committee of rows with these numbers; a ValueError names one that is not."""
+    known = ids_of(model)
+    order = np.argsort(known, kind="stable")
+    place = order[np.searchsorted(known, ids, sorter=order) % len(known)]
+    if np.any(known[place] != ids):
+        lacking = int(ids[np.argmax(known[place] != ids)])
+        raise ValueError(
+            f"the model has no row {lacking}: rows are named by their numbers, `row_ids_`, which "
+            f"go from {int(known.min())} to {int(known.max())}"
+        )
+    return np.unique(place)
+
+
+def forgotten(model: FittedModel, gone: IndexArray, run: ExecutionContext) -> FittedModel:
+    """The model without the rows at some places in the committee.
+
+    Experts that knew them are conditioned anew; those that have no rows left are no more.
+    """
+    committee, state = model.committee, _state(model)
+    before, ids = committee.training_data(), ids_of(model)
+    stays = np.ones(len(before.X), dtype=bool)
+    stays[gone] = False
+    if not stays.any():
+        raise ValueError("a model cannot forget all of its rows; at least one must stay")
+    rows, numbers = np.flatnonzero(stays), np.cumsum(stays) - 1
+    data, common = before.some(rows), committee.communication
+    if common is not None and not stays[common.rows].all():
+        kept = numbers[common.rows[stays[common.rows]]]
+        if not len(kept):
+            raise ValueError("these are all rows that the experts have in common; fit again")
+        common = condition(data, kept, kept[:0], KernelFit(common.kernel))
+    elif common is not None:
+        common = common.renumbered(numbers)
+    draft = _Draft.of(replace(committee, communication=common))
+    draft.forget(stays, numbers)
+    codes = None if model.encoder is None else model.encoder.codes_
+    found = replace(
+        model,
+        committee=draft.committee(data, model.settings),
+        order=read_only(ids[rows]),
+        encoder=_with_codes(model.encoder, None if codes is None else codes[rows]),
+        cross_validated=None if model.cross_validated is None else model.cross_validated[:, rows],
+        updates=state._replace(room=Room()),
+    )
+    return _as_due(_without_errors(found, stays, numbers), run, "never")
+
+
+def _without_errors(model: FittedModel, stays: AnyArray, numbers: IndexArray) -> FittedModel:
+    """The model that knows nothing any more of errors of rows that are gone."""
+    errors, noise, state = model.errors, model.noise, model.updates
+    if noise is not None:
+        kept = np.flatnonzero(stays[noise.rows])
+        noise = _noise_of(noise, numbers[noise.rows], noise.held_out, kept)
+    if errors is not None and state is not None:
+        kept = np.flatnonzero(stays[errors.rows])
+        gone = len(errors.rows) - len(kept)
+        state = state._replace(n_errors=state.n_errors + gone)
+        errors = errors.some(kept)
+        errors = errors._replace(rows=numbers[errors.rows])
+    return replace(model, errors=errors, noise=noise, updates=state)
+
+
+def merged(
+    model: FittedModel, other: FittedModel, run: ExecutionContext, refresh: str = "auto"
+) -> FittedModel:
+    """The model with the rows of another one, and what that knows about its errors in them.
+
+    Rows that both have, with the same numbers, are taken once.
+    """
+    _require_alike(model, other)
+    theirs = other.committee.training_data()
+    X = other.x_scaling.undo(theirs.X)
+    Y = other.y_scaling.undo(theirs.targets)
+    unit = float(np.mean((other.y_scaling.scale / model.y_scaling.scale) ** 2))
+    new = NewRows(
+        inputs.scaled_rows(X, model.x_scaling, model.columns),
+        model.y_scaling.apply(Y),
+        theirs.alpha * unit,
+        np.ones(len(X), dtype=bool),
+        None if other.encoder is None else other.encoder.codes_,
+    )
+    kept = np.flatnonzero(~_in_both(model, ids_of(other), new))
+    if not len(kept):
+        return model
+    n = len(model.committee.training_data().X)
+    found = added(model, new.some(kept))
+    if model.errors is not None and other.errors is not None:
+        places = np.full(len(X), -1)
+        places[kept] = n + np.arange(len(kept))
+        known = np.flatnonzero(places[other.errors.rows] >= 0)
+        errors = other.errors.some(known)
+        own = other.y_scaling.undo(errors.means.T)
+        logs = np.zeros(errors.means.shape)
+        logs = logs if other.noise is None else other.noise.held_out[:, known]
+        errors = errors._replace(
+            squares=errors.squares * unit,
+            variance=errors.variance * unit,
+            alpha=errors.alpha * unit,
+            rows=places[errors.rows],
+            means=model.y_scaling.apply(own).T,
+        )
+        found = _with_errors(found, errors, logs)
+    return _as_due(replace(found, cross_validated=None), run, refresh)
+
+
+def _in_both(model: FittedModel, ids: IndexArray, new: NewRows) -> AnyArray:
+    """Which rows with these numbers (k,) a model has already: (k,)."""
+    data, known = model.committee.training_data(), ids_of(model)
+    order = np.argsort(known, kind="stable")
+    place = order[np.searchsorted(known, ids, sorter=order) % len(known)]
+    near = np.isclose(data.X[place], new.X, rtol=1e-9, atol=1e-9).all(axis=1)
+    near &= np.isclose(data.targets_of(place), new.Y, rtol=1e-9, atol=1e-9).all(axis=1)
+    same: AnyArray = near & (known[place] == ids)
+    return same
+
+
+def _require_alike(model: FittedModel, other: FittedModel) -> None:
+    """Refuse to merge models of other columns, targets or units."""
+
+    def shown(one: FittedModel) -> dict[str, Any]:
+        return {
+            "columns": one.columns,
+            "number of targets": one.n_targets,
+            "target": one.target,
+            "normalize_y": bool(one.settings.normalize_y),
+            "normalize_X": bool(one.settings.scales_X),
+        }
+
+    theirs = shown(other)
+    for what, own in shown(model).items():
+        if own != theirs[what]:
+            raise ValueError(
+                f"only models of the same {what} can be merged: {own!r} is not {theirs[what]!r}"
+            )
+    encoders = [None if one.encoder is None else one.encoder.to_json() for one in (model, other)]
+    if encoders[0] != encoders[1]:
+        raise ValueError(
+            "the models encode their tables differently: merge models that were one, or that were "
+            "fitted with the same encoder (columns=...)"
+        )
+
+
+# All again.
+
+
+def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") -> FittedModel:
+    """The model of the same rows whose kernel, trend, parts and errors are learned again.
+
+    It goes on from where it is: fits begin at the kernel as it is, and from about a thousand rows
+    on the kind of trend and the overlap stay what they are.
+    """
+    state, begin, data = _state(model), perf_counter(), model.committee.training_data()
+    unit = model.y_scaling.scale
+    squared = unit[0] ** 2 if np.all(unit == unit[0]) else 1.0
+    alpha = np.asarray(data.alpha) * squared
+    settings = replace(_narrowed(model), alpha=alpha if alpha.any() else 0.0, verbose=False)
+    X, Y = model.x_scaling.undo(data.X), model.y_scaling.undo(data.targets)
+    prepared = prepare(settings, X, Y, model.columns)._replace(warm=model.kernel)
+    seed = settings.random_state if isinstance(settings.random_state, int) else 0
+    found = train(settings, prepared, seed, run, begin)
+    parts = found.committee.layout.parts
+    state = Updates(
+        state.next_id,
+        len(X),
+        max(len(part) for part in parts),
+        n_scored=state.n_scored,
+        recent=state.recent,
+        n_refreshes=state.n_refreshes + 1,
+        reason=reason,
+        room=Room(),
+    )
+    own = replace(model.settings, alpha=0.0) if np.ndim(model.settings.alpha) else model.settings
+    found = replace(
+        found,
+        fitted_with=own.rule_parameters,
+        encoder=model.encoder,
+        target=model.target,
+        order=model.order,
+        updates=state,
+    )
+    return queried_by(found, own)
+
+
+def _narrowed(model: FittedModel) -> Settings:
+    """The settings by which a model is learned again, which leave less to choose."""
+    settings, committee = model.settings, model.committee
+    if len(committee.training_data().X) <= SINGLE.structured_rows[1]:
+        return settings
+    changed: dict[str, Any] = {}
+    if settings.chooses_trend:
+        trend = committee.trend
+        name = "constant" if trend is None else trend.model.name
+        changed["trend"] = "additive" if name == "pairs" else name
+    if model.report is not None and isinstance(model.report.chosen.get("overlap"), float):
+        changed["overlap"] = model.report.chosen["overlap"]
+    return replace(settings, **changed)
