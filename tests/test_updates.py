@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from manygp import ManyGPRegressor
 from manygp.committee.committee import Layout, assemble
 from manygp.model import Room
 from manygp.training import updates
-from manygp.training.updates import ids_of
+from manygp.training.updates import UPDATE, ids_of
 
 
 def rows(n, seed=0, d=2, noise=0.3):
@@ -243,3 +244,251 @@ def test_forgotten_rows_leave_no_errors(models):
         (model.committee.training_data().targets_of(model.errors.rows).T - model.errors.means)
         ** 2,
     )
+
+
+# Learning again.
+
+
+def test_growth_is_a_reason_to_learn_again(models):
+    estimator = models("lean")
+    for seed in range(3):
+        estimator.partial_fit(*rows(60, seed=seed + 1))
+    drift = estimator.drift_
+    assert (drift.n_refreshes, drift.reason) == (1, "growth")
+    state = estimator._model.updates
+    assert state.n_learned >= UPDATE.growth * 240
+    assert estimator.get_params() == models("lean").get_params()
+    assert estimator.row_ids_.tolist() == list(range(420))
+    fresh = fitted("lean")
+    X, y = (np.concatenate(some) for some in zip(*(rows(n, s) for n, s in
+            ((240, 0), (60, 1), (60, 2), (60, 3))), strict=True))  # fmt: skip
+    fresh.fit(X, y)
+    X_new, y_new = rows(500, seed=9)
+    errors = [np.mean((one.predict(X_new) - y_new) ** 2) for one in (estimator, fresh)]
+    assert errors[0] < 1.05 * errors[1]
+
+
+def test_always_and_never(models):
+    X, y = rows(200, seed=1)
+    assert models("lean").partial_fit(X, y, refresh="never").drift_.n_refreshes == 0
+    drift = models("lean").partial_fit(X[:1], y[:1], refresh="always").drift_
+    assert (drift.n_refreshes, drift.reason) == (1, "asked")
+
+
+def test_refresh_keeps_numbers_and_known_noise(models):
+    estimator, (X, y) = models("lean"), rows(30, seed=1)
+    estimator.partial_fit(X, y, np.full(30, 4.0), refresh="never").forget([0, 250]).refresh()
+    assert estimator.row_ids_.tolist() == [i for i in range(1, 270) if i != 250]
+    model = estimator._model
+    unit = model.y_scaling.scale[0] ** 2
+    alpha = model.committee.training_data().alpha * unit
+    np.testing.assert_allclose(alpha, [0.0] * 239 + [4.0] * 29)
+
+
+def coverage(estimator, X, y):
+    lower, upper = estimator.predict_interval(X)
+    return np.mean((y >= lower) & (y <= upper))
+
+
+def test_intervals_follow_when_noise_grows():
+    """The noise is four times what it was: appending alone leaves intervals that hold too few."""
+    X, y = rows(600, noise=0.2)
+    estimator = ManyGPRegressor(**LEAN).fit(X, y)
+    for seed in range(10):
+        estimator.partial_fit(*rows(30, seed=seed + 1, noise=0.8))
+    X_new, y_new = rows(1000, seed=99, noise=0.8)
+    assert coverage(estimator, X_new, y_new) > 0.85
+    never = ManyGPRegressor(**LEAN).fit(X, y)
+    assert coverage(never, X_new, y_new) < 0.6
+
+
+def test_evidence_is_page_s_test():
+    """False alarms are rare, and a change is noticed soon."""
+    rng, limit = np.random.default_rng(0), UPDATE.evidence
+    alarms = 0
+    for _ in range(20):
+        evidence = np.zeros((2, 2))
+        for _ in range(20):
+            evidence = updates._watched(evidence, rng.uniform(size=100) < UPDATE.coverage)
+            if evidence[0].max() >= limit:
+                alarms, evidence = alarms + 1, np.zeros((2, 2))
+    assert alarms <= 12  # 40,000 rows: four times two tests would be as promised
+    fewer = updates._watched(np.zeros((2, 2)), rng.uniform(size=100) < 0.6)
+    assert fewer[0, 0] >= limit
+    more = updates._watched(np.zeros((2, 2)), np.ones(150))
+    assert more[0, 1] >= limit
+    assert more[1, 1] == 150
+
+
+def test_one_row_at_a_time_is_watched_as_all_at_once():
+    held = np.random.default_rng(0).uniform(size=50) < 0.8
+    at_once = updates._watched(np.zeros((2, 2)), held)
+    one_by_one = np.zeros((2, 2))
+    for one in held:
+        one_by_one = updates._watched(one_by_one, np.array([one]))
+    np.testing.assert_allclose(at_once, one_by_one)
+
+
+# Merging.
+
+
+def test_models_that_were_one_become_one_again(models):
+    one, other, all_rows = models("lean"), models("lean"), models("lean")
+    first, second = rows(20, seed=1), rows(25, seed=2)
+    one.partial_fit(*first, refresh="never")
+    other.partial_fit(*second, refresh="never")
+    one.merge(other, refresh="never")
+    all_rows.partial_fit(*first, refresh="never").partial_fit(*second, refresh="never")
+    assert one.row_ids_.tolist() == list(range(285))
+    X_new, _ = rows(50, seed=9)
+    np.testing.assert_allclose(one.predict(X_new), all_rows.predict(X_new), atol=1e-6)
+    assert len(other.row_ids_) == 265
+
+
+def test_models_of_other_rows_are_merged_in_their_units(models):
+    one, other = models("lean"), fitted("lean", seed=5)
+    other_data = manygp.answers.training_rows(other._model)
+    one.merge(other, refresh="never")
+    X, Y = manygp.answers.training_rows(one._model)
+    np.testing.assert_allclose(X[240:], other_data[0], atol=1e-9)
+    np.testing.assert_allclose(Y[240:], other_data[1], atol=1e-9)
+    errors = one._model.errors
+    np.testing.assert_allclose(
+        errors.squares,
+        (one._model.committee.training_data().targets_of(errors.rows).T - errors.means) ** 2,
+        atol=1e-9,
+    )
+    X_new, y_new = rows(500, seed=9)
+    assert 0.85 < coverage(one, X_new, y_new) < 0.95
+    alone = models("lean")
+    assert np.mean((one.predict(X_new) - y_new) ** 2) < np.mean(
+        (alone.predict(X_new) - y_new) ** 2
+    )
+
+
+# Tables.
+
+
+def table(n, seed=0, towns=("Ulm", "Bonn", "Bern"), missing=False):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(seed)
+    town = rng.choice(towns, n)
+    size = rng.uniform(20, 120, n)
+    y = size / 10 + np.array([len(one) for one in town]) + 0.3 * rng.normal(size=n)
+    if missing:
+        size[::7] = np.nan
+    return pandas.DataFrame({"size": size, "town": town}), y
+
+
+@pytest.mark.parametrize("n_towns", [3, 14])
+def test_tables_with_categories_are_updated(tmp_path, n_towns):
+    towns = [f"town {i}" * (1 + i % 3) for i in range(n_towns)]
+    estimator = ManyGPRegressor(**LEAN, points_per_expert=60).fit(*table(300, 0, towns))
+    X, y = table(40, 1, [*towns, "unknown"], missing=True)
+    estimator.partial_fit(X, y, refresh="never").forget([5, 310])
+    assert estimator.drift_.n_scored < 40  # nothing is learned from errors of guessed values
+    estimator.save(tmp_path / "m.manygp")
+    loaded = manygp.load(tmp_path / "m.manygp")
+    np.testing.assert_array_equal(estimator.predict(X), loaded.predict(X))
+    assert len(estimator.encoder_.codes_) == 338
+    loaded.partial_fit(X, y, refresh="always")
+    assert loaded.predict(X).shape == (40,)
+    other = copy.deepcopy(estimator).partial_fit(X, y, refresh="never")
+    assert len(estimator.merge(other, refresh="never").row_ids_) == 378
+
+
+# What cannot be.
+
+
+def bad_updates(X, y):
+    nan = X.copy()
+    nan[3, 1] = np.nan
+    return {
+        "other columns": (lambda m: m.partial_fit(X[:, :1], y), "features"),
+        "missing value": (lambda m: m.partial_fit(nan, y), "NaN"),
+        "missing target": (lambda m: m.partial_fit(X, np.where(y > 0, np.nan, y)), "NaN"),
+        "no targets": (lambda m: m.partial_fit(X, None), "requires y"),
+        "fewer targets": (lambda m: m.partial_fit(X, y[1:]), "rows"),
+        "two targets": (lambda m: m.partial_fit(X, np.c_[y, y]), "2 targets"),
+        "no rows": (lambda m: m.partial_fit(X[:0], y[:0]), "0 sample"),
+        "negative alpha": (lambda m: m.partial_fit(X, y, -1.0), "not negative"),
+        "far away": (lambda m: m.partial_fit(X * 1e300, y), "too large"),
+        "no refresh": (lambda m: m.partial_fit(X, y, refresh="now"), "refresh must be"),
+        "unknown row": (lambda m: m.forget([1, 700]), "no row 700"),
+        "forgotten twice": (lambda m: m.forget([1]).forget([1]), "no row 1"),
+        "all rows": (lambda m: m.forget(np.arange(240)), "all of its rows"),
+        "all old rows": (lambda m: m.forget(older_than=240), "all of its rows"),
+        "no rows named": (lambda m: m.forget(), "one of the two"),
+        "both named": (lambda m: m.forget([1], older_than=3), "one of the two"),
+        "half a row": (lambda m: m.forget([1.5]), "whole numbers"),
+        "no model": (lambda m: m.merge("m.manygp"), "not a str"),
+        "other units": (lambda m: m.merge(
+            ManyGPRegressor(**LEAN, normalize_y=False).fit(X, y)), "same normalize_y"),
+        "other width": (lambda m: m.merge(
+            ManyGPRegressor(**LEAN).fit(X[:, :1], y)), "same columns"),
+        "no fit": (lambda m: m.merge(ManyGPRegressor()), "not fitted"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", bad_updates(*rows(20)))
+def test_bad_updates_leave_the_model_as_it_was(models, case):
+    X, y = rows(20, seed=1)
+    estimator, (act, message) = models("lean"), bad_updates(X, y)[case]
+    if case == "forgotten twice":
+        estimator.forget([1])
+        act = lambda m: m.forget([1])  # noqa: E731
+    model, before = estimator._model, estimator.predict(X, return_std=True)
+    with pytest.raises(ValueError, match=message):
+        act(estimator)
+    assert estimator._model is model
+    np.testing.assert_array_equal(before, estimator.predict(X, return_std=True))
+
+
+def test_noise_of_the_rows_of_fit_is_not_that_of_others(tmp_path):
+    X, y = rows(60)
+    estimator = ManyGPRegressor(random_state=0, alpha=np.full(60, 0.1), trend="constant").fit(X, y)
+    with pytest.raises(ValueError, match="pass that of these rows"):
+        estimator.partial_fit(X[:2], y[:2])
+    estimator.partial_fit(X[:2], y[:2], 0.1)
+    estimator.save(tmp_path / "m.manygp")
+    np.testing.assert_array_equal(
+        manygp.load(tmp_path / "m.manygp").predict(X), estimator.predict(X)
+    )
+
+
+@pytest.mark.parametrize("where", ["condition", "recalibrated", "train", "score"])
+def test_an_interrupted_update_leaves_the_model_as_it_was(models, monkeypatch, where):
+    estimator, (X, y) = models("lean"), rows(30, seed=1)
+    estimator.partial_fit(X, y, refresh="never")
+    model, before = estimator._model, estimator.predict(X, return_std=True)
+    with monkeypatch.context() as patched:
+
+        def interrupted(*_, **__):
+            raise KeyboardInterrupt
+
+        patched.setattr(updates, where, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            estimator.partial_fit(X, y, refresh="always" if where == "train" else "never")
+    assert estimator._model is model
+    np.testing.assert_array_equal(before, estimator.predict(X, return_std=True))
+    estimator.partial_fit(X, y, refresh="never")
+    assert_as_from_scratch(estimator, X)
+
+
+def test_threads_that_update_one_model_do_not_mix_rows(models):
+    """Each thread goes on from the same model: none sees another's rows."""
+    model = models("lean").partial_fit(*rows(2, seed=50), refresh="never")._model
+    results = {}
+
+    def work(seed):
+        own = ManyGPRegressor(**KINDS["lean"])._become(model)
+        results[seed] = own.partial_fit(*rows(6, seed=seed), refresh="never")._model
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(60, 66)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    for seed, found in results.items():
+        X, _ = manygp.answers.training_rows(found)
+        np.testing.assert_allclose(X[-6:], rows(6, seed=seed)[0], atol=1e-9)

@@ -21,6 +21,7 @@ from manygp.training.updates import (
     merged,
     places_of,
     refreshed,
+    scaled,
     updated,
 )
 
@@ -162,15 +163,7 @@ class Updating(BaseEstimator):
         if len(values) != len(Y):
             raise ValueError(f"X has {len(values)} rows, and y {len(Y)}")
         known = inputs.check_alpha(self.alpha if alpha is None else alpha, len(Y)) + noise
-        targets = model.y_scaling.apply(Y)
-        inputs.check_magnitude(targets, "y", None)
-        return NewRows(
-            inputs.scaled_rows(values, model.x_scaling, model.columns),
-            targets,
-            inputs.normalised_alpha(known, model.y_scaling.scale),
-            are_known,
-            codes,
-        )
+        return scaled(model, values, Y, known, are_known, codes)
 
     def _encoded(self, X: Any) -> tuple[Any, Any, Any, Any]:
         """Rows as numbers, their noise, whether all of them is known, and their categories."""

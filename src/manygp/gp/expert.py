@@ -736,10 +736,10 @@ class Experts(Sequence[Expert]):
         parts: Sequence[IndexArray],
         neighbours: Sequence[IndexArray],
         fits: KernelFits,
+        sizes: AnyArray,
         known: dict[int, Expert],
     ) -> Experts:
         """The experts of other rows or parts, some of which are known, by their place."""
-        sizes = np.array([len(a) + len(b) for a, b in zip(parts, neighbours, strict=True)])
         found = Experts(data, parts, neighbours, fits, sizes)
         found.are_made_later, found._known = self.are_made_later, known
         found._factors = self._factors

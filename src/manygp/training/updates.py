@@ -90,6 +90,24 @@ class NewRows(NamedTuple):
         return NewRows(self.X[rows], self.Y[rows], self.alpha[rows], self.are_known[rows], codes)
 
 
+def scaled(
+    model: FittedModel, X: Array, Y: Array, alpha: Array, are_known: AnyArray, codes: Any
+) -> NewRows:
+    """Rows X (k, d), targets Y (k, t) and noise variances (k,) in the units of a model.
+
+    The others are as in `NewRows`.
+    """
+    targets = model.y_scaling.apply(Y)
+    inputs.check_magnitude(targets, "y", None)
+    return NewRows(
+        inputs.scaled_rows(X, model.x_scaling, model.columns),
+        targets,
+        inputs.normalised_alpha(alpha, model.y_scaling.scale),
+        are_known,
+        codes,
+    )
+
+
 class Scored(NamedTuple):
     """What a model said about rows that it did not know.
 
@@ -225,6 +243,8 @@ class _Draft:
         Rows of each expert, and those of others that it knows as well.
     fits : KernelFits
     centres : ndarray of shape (M, d)
+    sizes : ndarray of shape (M,)
+        How many rows each expert knows.
     known : dict of Expert
         Experts that stay what they are, by their place.
     moved : set of int
@@ -238,6 +258,7 @@ class _Draft:
     neighbours: list[IndexArray]
     fits: KernelFits
     centres: Array
+    sizes: AnyArray
     known: dict[int, Expert]
     moved: set[int]
     counts: dict[int, int]
@@ -246,7 +267,8 @@ class _Draft:
     def of(cls, committee: Committee) -> _Draft:
         experts, centres = committee.experts, np.array(committee.layout.centres)
         own, others = [*experts.parts], [*experts.neighbours]
-        return cls(committee, own, others, experts.fits, centres, experts.known, set(), {})
+        sizes, known = np.array(experts.sizes), experts.known
+        return cls(committee, own, others, experts.fits, centres, sizes, known, set(), {})
 
     def add(self, seats: IndexArray, overlapping: Mapping[int, IndexArray], n: int) -> None:
         """New rows, numbered from n, to the experts at `seats` (k,) and those that overlap."""
@@ -258,6 +280,7 @@ class _Draft:
             self.neighbours[m] = np.concatenate([rows[some], self.neighbours[m]])
         for m in {*self.moved, *overlapping}:
             self.known.pop(m, None)
+            self.sizes[m] = len(self.parts[m]) + len(self.neighbours[m])
 
     def forget(self, stays: AnyArray, numbers: IndexArray) -> None:
         """Drop rows that do not stay (n,), and number the others anew: (n,)."""
@@ -277,6 +300,8 @@ class _Draft:
         self.known = known
         del self.parts[len(seats) :], self.neighbours[len(seats) :]
         self.fits, self.centres = self.fits.at(np.array(seats)), self.centres[seats]
+        pairs = zip(self.parts, self.neighbours, strict=True)
+        self.sizes = np.array([len(own) + len(others) for own, others in pairs])
 
     def split(self, X: Array, largest: float) -> None:
         """Cut experts of more than so many rows, each along its widest column."""
@@ -296,6 +321,7 @@ class _Draft:
             heirs = np.full(len(others), m)
             self.fits = self.fits.at(np.concatenate([np.arange(len(self.fits)), heirs]))
             self.centres = np.concatenate([self.centres, self.centres[heirs]])
+            self.sizes = np.concatenate([self.sizes, heirs])  # which _layout sets
         self.moved |= self.counts.keys()
 
     def committee(self, data: TrainingData, settings: Settings) -> Committee:
@@ -317,7 +343,7 @@ class _Draft:
             n_jobs = settings.n_jobs if len(missing) > 1 else 1
             with thread_map(n_jobs, limit=one_thread) as parallel_map:
                 self.known |= dict(zip(missing, parallel_map(build, missing), strict=True))
-        experts = before.changed(data, parts, self.neighbours, self.fits, self.known)
+        experts = before.changed(data, parts, self.neighbours, self.fits, self.sizes, self.known)
         return replace(self.before, experts=experts, layout=layout, trend=data.trend)
 
     def _layout(self, X: Array) -> Layout:
@@ -330,6 +356,7 @@ class _Draft:
         for m, count in self.counts.items():
             near = layout.neighbours(X, m, count)
             self.neighbours[m] = _with_common(near, self.parts[m], common)
+            self.sizes[m] = len(self.parts[m]) + len(self.neighbours[m])
         return layout
 
 
@@ -341,7 +368,7 @@ def _overlapping(
     Experts with near centres are asked, as in `Layout.neighbours`.
     """
     experts, layout = committee.experts, committee.layout
-    known = experts.sizes.sum() / max(1, sum(map(len, layout.parts))) - 1
+    known = experts.sizes.sum() / len(X) - 1
     if layout.is_single or known <= 0:
         return {}
     k = min(len(layout.parts), 1 + int(np.ceil(CANDIDATES * known)))
