@@ -101,11 +101,10 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         "plan": encode_all(model.plan._asdict()),
         "table": _encode_table(model),
         "trend": None,
-        "updates": None,
     }
     if model.updates is not None:
-        manifest["updates"] = {name: getattr(model.updates, name) for name in COUNTS}
-        manifest["updates"]["reason"] = model.updates.reason
+        counts = {name: getattr(model.updates, name) for name in COUNTS}
+        manifest["updates"] = {**counts, "reason": model.updates.reason}
     if model.committee.trend is not None:
         manifest["trend"], more = describe_trend(model.committee.trend)
         arrays |= more
@@ -231,6 +230,9 @@ def _decoded(
         require(encoder.names == columns, "the columns of its table are not those of its rows")
         encoder.codes_ = _codes(arrays, len(parts.data.X), encoder)
     settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
+    errors = _errors(arrays, parts.data)
+    if errors is not None and noise is not None:
+        require(np.array_equal(errors.rows, noise.rows), "its noise is not that of its errors")
     rules = _rules(manifest)
     described = {
         "settings": settings,
@@ -249,7 +251,7 @@ def _decoded(
         "plan": _plan(decode_all(manifest["plan"])),
         "encoder": encoder,
         "target": target,
-        "errors": _errors(arrays, parts.data),
+        "errors": errors,
         "updates": _updates(manifest.get("updates"), arrays),
     }
     return described, parts
