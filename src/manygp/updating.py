@@ -145,8 +145,8 @@ class Updating(BaseEstimator):
 
     def _fitted_first(self, X: Any, y: Any, alpha: Any) -> Self:
         """The first fit."""
-        found: Self = self.fit(X, y) if alpha is None else self.fit(X, y, alpha=alpha)
-        return found
+        fitted: Self = self.fit(X, y) if alpha is None else self.fit(X, y, alpha=alpha)
+        return fitted
 
     def _new_rows(self, X: Any, y: Any, alpha: Any) -> NewRows:
         """Rows and targets in the units of the model."""
@@ -189,7 +189,7 @@ def _check_refresh(refresh: Any) -> None:
 
 def _integers(rows: Any) -> IndexArray:
     """Numbers of rows, which must be whole: (k,)."""
-    found = np.atleast_1d(np.asarray(rows))
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+    numbers = np.atleast_1d(np.asarray(rows))
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
         raise ValueError(f"rows are named by whole numbers, not by {rows!r}")
-    return found.astype(np.intp)
+    return numbers.astype(np.intp)

@@ -101,22 +101,22 @@ def update(
         with data_file(data) as path:
             new, n_without = _read(fitted, path, (target, noise_column), decimal)
         begin, run = perf_counter(), ExecutionContext(jobs, told)
-        found = updated(fitted.model, new, run, refresh)
-        ids = ids_of(found)
+        changed = updated(fitted.model, new, run, refresh)
+        ids = ids_of(changed)
         if keep_last is not None and len(ids) > keep_last:
             first = sorted(ids.tolist())[-keep_last]
-            found = forgotten(found, (ids < first).nonzero()[0], run)
+            changed = forgotten(changed, (ids < first).nonzero()[0], run)
         seconds = perf_counter() - begin
         told.begin("writing")
         with naming_full_disk(output):
-            write_model(output, found)
-    assert found.updates is not None
-    drift = found.updates.drift
+            write_model(output, changed)
+    assert changed.updates is not None
+    drift = changed.updates.drift
     facts = {
         "model": str(output),
         "added": len(new.X),
         "without_target": n_without,
-        "rows": len(ids_of(found)),
+        "rows": len(ids_of(changed)),
         "seconds": seconds,
         **drift._asdict(),
     }

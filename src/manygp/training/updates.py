@@ -18,7 +18,7 @@ from manygp import inputs
 from manygp.answers import queried_by
 from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.calibration import LeftOutErrors, farthest_known, recalibrate
-from manygp.committee.committee import CANDIDATES, MANY_ROWS, Committee, Layout, Query
+from manygp.committee.committee import PARTITION, QUERYING, Committee, Layout, Query
 from manygp.gp.expert import Expert, KernelFits, condition
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Kriging, Trend
@@ -195,8 +195,9 @@ def score(model: FittedModel, new: NewRows) -> Scored:
 
     nearest = rules.nearest and min(rules.nearest, len(model.committee))
     query = Query(new.X, nearest, covariances=rules.needs.covariances, tapered=rules.tapered)
-    found = model.committee.map_blocks(answers, query, model.settings.n_jobs)
-    means, total, raw, variance, unknown = found
+    means, total, raw, variance, unknown = model.committee.map_blocks(
+        answers, query, model.settings.n_jobs
+    )
     logs = np.zeros_like(means)
     if model.noise is not None:
         logs = np.array(
@@ -339,7 +340,7 @@ class _Draft:
             def build(m: int) -> Expert:
                 return condition(data, parts[m], self.neighbours[m], self.fits[m], exact=single)
 
-            one_thread = not (single and len(data.X) > MANY_ROWS)
+            one_thread = not (single and len(data.X) > QUERYING.many_rows)
             n_jobs = settings.n_jobs if len(missing) > 1 else 1
             with thread_map(n_jobs, limit=one_thread) as parallel_map:
                 self.known |= dict(zip(missing, parallel_map(build, missing), strict=True))
@@ -371,11 +372,11 @@ def _overlapping(
     known = experts.sizes.sum() / len(X) - 1
     if layout.is_single or known <= 0:
         return {}
-    k = min(len(layout.parts), 1 + int(np.ceil(CANDIDATES * known)))
+    k = min(len(layout.parts), 1 + int(np.ceil(PARTITION.candidates * known)))
     near = layout.nearest(new, k)[0]
     near = np.where(near == seats[:, None], -1, near)
     common = () if committee.communication is None else committee.communication.indices
-    found = {}
+    inside_of = {}
     for m in np.unique(near[near >= 0]).tolist():
         others = experts.neighbours[m]
         others = others[~np.isin(others, common)] if len(common) else others
@@ -388,8 +389,8 @@ def _overlapping(
         reach = _squared_distances(known_others, own).max()
         inside = asked[_squared_distances(candidates, own) <= reach]
         if len(inside):
-            found[m] = inside
-    return found
+            inside_of[m] = inside
+    return inside_of
 
 
 def _squared_distances(rows: Array, own: Array) -> Array:
@@ -397,8 +398,8 @@ def _squared_distances(rows: Array, own: Array) -> Array:
     squares = rows @ own.T
     squares *= -2
     squares += np.einsum("ij,ij->i", own, own)
-    found: Array = squares.min(axis=1) + np.einsum("ij,ij->i", rows, rows)
-    return found
+    distances: Array = squares.min(axis=1) + np.einsum("ij,ij->i", rows, rows)
+    return distances
 
 
 def _with_common(near: IndexArray, own: IndexArray, common: Expert | None) -> IndexArray:
@@ -435,13 +436,13 @@ def _joined(
         rows, more = [*rows, ids_of(model)], [*more, ids]
     if codes is not None:
         rows, more = [*rows, model.encoder.codes_], [*more, codes]
-    found = state.room.joined(rows, more)
-    data = before._replace(X=found[0], residuals=found[1], alpha=found[2])
+    joined = state.room.joined(rows, more)
+    data = before._replace(X=joined[0], residuals=joined[1], alpha=joined[2])
     if trend is not None:
-        kriging = Kriging(*found[6:10]) if n_data > 6 else None
-        fitted, shift, growth = found[3:6]
+        kriging = Kriging(*joined[6:10]) if n_data > 6 else None
+        fitted, shift, growth = joined[3:6]
         data = data._replace(trend=Trend(trend.model, fitted, shift, growth, kriging))
-    return data, found[n_data] if numbered else None, found[-1] if codes is not None else None
+    return data, joined[n_data] if numbered else None, joined[-1] if codes is not None else None
 
 
 def _with_codes(encoder: Any, codes: AnyArray | None) -> Any:
@@ -450,9 +451,9 @@ def _with_codes(encoder: Any, codes: AnyArray | None) -> Any:
         return encoder
     from copy import copy
 
-    found = copy(encoder)
-    found.codes_ = codes
-    return found
+    changed = copy(encoder)
+    changed.codes_ = codes
+    return changed
 
 
 # What the model knows about its errors.
@@ -495,12 +496,12 @@ def _watched(evidence: Array, held: Array) -> Array:
     """
     promised, others = UPDATE.coverage, np.array(UPDATE.drifted)
     inside, outside = np.log(others / promised), np.log((1 - others) / (1 - promised))
-    found, since = evidence[0].copy(), evidence[1].copy()
+    nats, since = evidence[0].copy(), evidence[1].copy()
     for one in held:
-        found += one * inside + (1 - one) * outside
-        since = np.where(found > 0, since + 1, 0)
-        found = np.maximum(found, 0.0)
-    return np.array([found, since])
+        nats += one * inside + (1 - one) * outside
+        since = np.where(nats > 0, since + 1, 0)
+        nats = np.maximum(nats, 0.0)
+    return np.array([nats, since])
 
 
 def _with_errors(model: FittedModel, more: LeftOutErrors, logs: Array) -> FittedModel:
@@ -599,7 +600,7 @@ def forgotten(model: FittedModel, gone: IndexArray, run: ExecutionContext) -> Fi
     draft = _Draft.of(replace(committee, communication=common))
     draft.forget(stays, numbers)
     codes = None if model.encoder is None else model.encoder.codes_
-    found = replace(
+    without = replace(
         model,
         committee=draft.committee(data, model.settings),
         order=read_only(ids[rows]),
@@ -607,7 +608,7 @@ def forgotten(model: FittedModel, gone: IndexArray, run: ExecutionContext) -> Fi
         cross_validated=None if model.cross_validated is None else model.cross_validated[:, rows],
         updates=state._replace(room=Room()),
     )
-    return _as_due(_without_errors(found, stays, numbers), run, "never")
+    return _as_due(_without_errors(without, stays, numbers), run, "never")
 
 
 def _without_errors(model: FittedModel, stays: AnyArray, numbers: IndexArray) -> FittedModel:
@@ -648,7 +649,7 @@ def merged(
     if not len(kept):
         return model
     n = len(model.committee.training_data().X)
-    found = added(model, new.some(kept))
+    both = added(model, new.some(kept))
     if model.errors is not None and other.errors is not None:
         places = np.full(len(X), -1)
         places[kept] = n + np.arange(len(kept))
@@ -664,8 +665,8 @@ def merged(
             rows=places[errors.rows],
             means=model.y_scaling.apply(own).T,
         )
-        found = _with_errors(found, errors, logs)
-    return _as_due(replace(found, cross_validated=None), run, refresh)
+        both = _with_errors(both, errors, logs)
+    return _as_due(replace(both, cross_validated=None), run, refresh)
 
 
 def _in_both(model: FittedModel, ids: IndexArray, new: NewRows) -> AnyArray:
@@ -722,8 +723,8 @@ def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") 
     X, Y = model.x_scaling.undo(data.X), model.y_scaling.undo(data.targets)
     prepared = prepare(settings, X, Y, model.columns)._replace(warm=model.kernel)
     seed = settings.random_state if isinstance(settings.random_state, int) else 0
-    found = train(settings, prepared, seed, run, begin)
-    parts = found.committee.layout.parts
+    learned = train(settings, prepared, seed, run, begin)
+    parts = learned.committee.layout.parts
     state = Updates(
         state.next_id,
         len(X),
@@ -735,15 +736,15 @@ def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") 
         room=Room(),
     )
     own = replace(model.settings, alpha=0.0) if np.ndim(model.settings.alpha) else model.settings
-    found = replace(
-        found,
+    learned = replace(
+        learned,
         fitted_with=own.rule_parameters,
         encoder=model.encoder,
         target=model.target,
         order=model.order,
         updates=state,
     )
-    return queried_by(found, own)
+    return queried_by(learned, own)
 
 
 def _narrowed(model: FittedModel) -> Settings:
