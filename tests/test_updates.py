@@ -492,3 +492,20 @@ def test_threads_that_update_one_model_do_not_mix_rows(models):
     for seed, found in results.items():
         X, _ = manygp.answers.training_rows(found)
         np.testing.assert_allclose(X[-6:], rows(6, seed=seed)[0], atol=1e-9)
+
+
+def test_rows_that_were_sorted_on_a_disk_keep_their_numbers(models, tmp_path):
+    """Models of files, and those of Dask's `to_local`, have their rows in another order."""
+    estimator = models("lean")
+    order = 2 * np.random.default_rng(0).permutation(240).astype(np.int32)
+    estimator._model = updates.replace(estimator._model, order=order)
+    X, y = rows(30, seed=1)
+    estimator.partial_fit(X, y, refresh="never").forget([0, 12, 480])
+    old = [i for i in range(0, 480, 2) if i not in (0, 12)]
+    assert estimator.row_ids_.tolist() == [*old, 479, *range(481, 509)]
+    assert_as_from_scratch(estimator, X)
+    estimator.save(tmp_path / "m.manygp")
+    again = manygp.load(tmp_path / "m.manygp")
+    np.testing.assert_array_equal(again.predict(X), estimator.predict(X))
+    first, _ = manygp.answers.training_rows(again._model)
+    np.testing.assert_allclose(first[-29:], np.delete(X, 1, axis=0), atol=1e-9)

@@ -165,7 +165,7 @@ def _as_due(model: FittedModel, run: ExecutionContext, refresh: str) -> FittedMo
     state = model.updates
     assert state is not None
     n = len(model.committee.training_data().X)
-    drifted = bool(state.evidence[0].max() >= UPDATE.evidence)
+    drifted, _ = _drift(state)
     reason = "asked" if refresh == "always" else ""
     if refresh == "auto":
         grown = n / state.n_learned
@@ -532,12 +532,24 @@ def _with_recent_errors(model: FittedModel, state: Updates) -> FittedModel:
     calm = state._replace(evidence=np.zeros((2, 2)))
     if model.errors is None:
         return replace(model, updates=calm)
-    since = int(state.evidence[1, np.argmax(state.evidence[0])])
+    _, since = _drift(state)
     last = np.arange(len(model.errors.rows))[-max(UPDATE.recent, since) :]
+    return _with_some_errors(replace(model, updates=calm), last)
+
+
+def _with_some_errors(model: FittedModel, kept: IndexArray) -> FittedModel:
+    """The model that knows some of its errors only."""
+    assert model.errors is not None
     noise = model.noise
     if noise is not None:
-        noise = _noise_of(noise, model.errors.rows, noise.held_out, last)
-    return replace(model, errors=model.errors.some(last), noise=noise, updates=calm)
+        noise = _noise_of(noise, model.errors.rows, noise.held_out, kept)
+    return replace(model, errors=model.errors.some(kept), noise=noise)
+
+
+def _drift(state: Updates) -> tuple[bool, int]:
+    """Whether intervals hold other shares than they promise, and for how many rows."""
+    nats, since = state.evidence
+    return bool(nats.max() >= UPDATE.evidence), int(since[np.argmax(nats)])
 
 
 def recalibrated(model: FittedModel) -> FittedModel:
@@ -713,9 +725,11 @@ def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") 
     """The model of the same rows whose kernel, trend, parts and errors are learned again.
 
     It goes on from where it is: fits begin at the kernel as it is, and from about a thousand rows
-    on the kind of trend and the overlap stay what they are.
+    on the kind of trend and the overlap stay what they are. Where it has drifted, its errors are
+    those of the rows since then, before they were known.
     """
     state, begin, data = _state(model), perf_counter(), model.committee.training_data()
+    drifted, since = _drift(state)
     unit = model.y_scaling.scale
     squared = unit[0] ** 2 if np.all(unit == unit[0]) else 1.0
     alpha = np.asarray(data.alpha) * squared
@@ -744,7 +758,33 @@ def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") 
         order=model.order,
         updates=state,
     )
+    if drifted:
+        last = np.sort(ids_of(learned))[-max(UPDATE.recent, since) :]
+        learned = _judged_by_last(learned, model, last[0])
     return queried_by(learned, own)
+
+
+def _judged_by_last(learned: FittedModel, model: FittedModel, first: int) -> FittedModel:
+    """A model that was learned again; of rows from a number on it knows the errors of before.
+
+    Left out one by one these rows know each other, and tell less of the next than errors that were
+    made before they were known.
+    """
+    if model.errors is None or learned.errors is None:
+        return learned
+    latest = np.flatnonzero(ids_of(model)[model.errors.rows] >= first)
+    rows, kept, places = np.intersect1d(
+        learned.errors.rows, model.errors.rows[latest], return_indices=True
+    )
+    if len(rows) < UPDATE.recent:
+        return learned
+    learned = _with_some_errors(learned, kept)
+    assert learned.errors is not None
+    means = model.y_scaling.undo(model.errors.means[:, latest[places]].T)
+    means = learned.y_scaling.apply(means).T
+    squares = (learned.committee.training_data().targets_of(rows).T - means) ** 2
+    errors = learned.errors._replace(means=means, squares=squares)
+    return recalibrated(replace(learned, errors=errors))
 
 
 def _narrowed(model: FittedModel) -> Settings:
