@@ -71,6 +71,8 @@ class Updates(NamedTuple):
     ----------
     next_id : int
         Number of the next row.
+    first_new : int
+        Number of the first row that kernel, trend and parts were not learned from.
     n_learned : int
         Rows that kernel, trend and parts were learned from.
     largest_part : int
@@ -90,6 +92,7 @@ class Updates(NamedTuple):
     """
 
     next_id: int
+    first_new: int
     n_learned: int
     largest_part: int
     n_errors: int = 0
@@ -131,7 +134,7 @@ class Drift(NamedTuple):
     coverage : float
         Share of 90% intervals that held y; NaN for a model without calibration.
     evidence_worse, evidence_better : float
-        Evidence that intervals hold 80%, or 97%, instead of 90%, in nats: CUSUM statistics. From
+        Evidence that intervals hold 85%, or 95%, instead of 90%, in nats: CUSUM statistics. From
         9.2 on it is drift.
     n_refreshes : int
         How often all was learned again.

@@ -66,7 +66,9 @@ MOST_GROUPS = 64
 RENAMED = {"pull": "shrinkage", "pulls": "shrinkages"}
 # What is kept of errors, and counts of what has happened since a fit.
 ERRORS = ("variance", "unknown", "means")
-COUNTS = ("next_id", "n_learned", "largest_part", "n_errors", "n_scored", "n_refreshes")
+COUNTS = (
+    "next_id", "first_new", "n_learned", "largest_part", "n_errors", "n_scored", "n_refreshes",
+)  # fmt: skip
 # Rows that the last of these are about, at most.
 MOST_RECENT = 10_000
 # Parameters that older files lack.

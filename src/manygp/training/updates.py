@@ -7,7 +7,7 @@ are their places in the data, and those that come later go on from there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -18,17 +18,17 @@ from manygp import inputs
 from manygp.answers import queried_by
 from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.calibration import LeftOutErrors, farthest_known, recalibrate
-from manygp.committee.committee import PARTITION, QUERYING, Committee, Layout, Query
-from manygp.gp.expert import Expert, KernelFits, condition
+from manygp.committee.committee import Query
+from manygp.gp.expert import condition
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Kriging, Trend
 from manygp.inputs import read_only
 from manygp.model import FittedModel, Room, Updates
 from manygp.noise import LocalNoise
 from manygp.rules import ExpertPredictions, VarianceCurve
-from manygp.runtime.parallel import thread_map
 from manygp.settings import Settings
 from manygp.training.choose import COMMITTEE
+from manygp.training.draft import Draft, overlapping
 from manygp.training.experts import ExecutionContext
 from manygp.training.pipeline import prepare, train
 from manygp.training.single import SINGLE
@@ -48,7 +48,7 @@ class UpdateChoice:
     # The coverage that is watched, and those that are told from it: a lasting .85 to .94 is no
     # drift.
     coverage: float = 0.9
-    drifted: tuple[float, float] = (0.8, 0.97)
+    drifted: tuple[float, float] = (0.85, 0.95)
     # Nats of evidence: rows that come as promised raise a false alarm once in 10,000 at most.
     evidence: float = float(np.log(10_000))
     # Rows that `drift_` is about; and after drift the fewest from whose errors the model goes on.
@@ -145,7 +145,7 @@ def _state(model: FittedModel) -> Updates:
         return model.updates
     parts, n = model.committee.layout.parts, len(model.committee.training_data().X)
     following = n if model.order is None else int(np.max(model.order)) + 1
-    return Updates(following, n, max(len(part) for part in parts), room=Room())
+    return Updates(following, following, n, max(len(part) for part in parts), room=Room())
 
 
 # Rows that come.
@@ -165,7 +165,7 @@ def _as_due(model: FittedModel, run: ExecutionContext, refresh: str) -> FittedMo
     state = model.updates
     assert state is not None
     n = len(model.committee.training_data().X)
-    drifted, _ = _drift(state)
+    drifted, _ = _drift(state.evidence)
     reason = "asked" if refresh == "always" else ""
     if refresh == "auto":
         grown = n / state.n_learned
@@ -219,11 +219,11 @@ def added(model: FittedModel, new: NewRows) -> FittedModel:
     before, k = committee.training_data(), len(new.X)
     data, order, codes = _joined(model, state, before, new)
     seats = committee.layout.nearest(new.X, 1)[0][:, 0]
-    draft = _Draft.of(committee)
-    draft.add(seats, _overlapping(committee, before.X, new.X, seats), len(before.X))
+    draft = Draft.of(committee)
+    draft.add(seats, overlapping(committee, before.X, new.X, seats), len(before.X))
     if not model.settings.has_whole_parts:
-        largest = UPDATE.most_size * max(state.largest_part, model.plan.points_per_expert)
-        draft.split(data.X, largest)
+        size = max(state.largest_part, model.plan.points_per_expert)
+        draft.split(data.X, size, UPDATE.most_size)
     return replace(
         model,
         committee=draft.committee(data, model.settings),
@@ -231,183 +231,6 @@ def added(model: FittedModel, new: NewRows) -> FittedModel:
         encoder=_with_codes(model.encoder, codes),
         updates=state._replace(next_id=state.next_id + k),
     )
-
-
-@dataclass
-class _Draft:
-    """A committee while its rows change.
-
-    Attributes
-    ----------
-    before : Committee
-    parts, neighbours : lists of index arrays
-        Rows of each expert, and those of others that it knows as well.
-    fits : KernelFits
-    centres : ndarray of shape (M, d)
-    sizes : ndarray of shape (M,)
-        How many rows each expert knows.
-    known : dict of Expert
-        Experts that stay what they are, by their place.
-    moved : set of int
-        Experts whose own rows have changed.
-    counts : dict of int
-        How many rows of others those know whose part was split.
-    """
-
-    before: Committee
-    parts: list[IndexArray]
-    neighbours: list[IndexArray]
-    fits: KernelFits
-    centres: Array
-    sizes: AnyArray
-    known: dict[int, Expert]
-    moved: set[int]
-    counts: dict[int, int]
-
-    @classmethod
-    def of(cls, committee: Committee) -> _Draft:
-        experts, centres = committee.experts, np.array(committee.layout.centres)
-        own, others = [*experts.parts], [*experts.neighbours]
-        sizes, known = np.array(experts.sizes), experts.known
-        return cls(committee, own, others, experts.fits, centres, sizes, known, set(), {})
-
-    def add(self, seats: IndexArray, overlapping: Mapping[int, IndexArray], n: int) -> None:
-        """New rows, numbered from n, to the experts at `seats` (k,) and those that overlap."""
-        rows = np.arange(n, n + len(seats))
-        self.moved = set(np.unique(seats).tolist())
-        for m in self.moved:
-            self.parts[m] = np.concatenate([self.parts[m], rows[seats == m]])
-        for m, some in overlapping.items():
-            self.neighbours[m] = np.concatenate([rows[some], self.neighbours[m]])
-        for m in {*self.moved, *overlapping}:
-            self.known.pop(m, None)
-            self.sizes[m] = len(self.parts[m]) + len(self.neighbours[m])
-
-    def forget(self, stays: AnyArray, numbers: IndexArray) -> None:
-        """Drop rows that do not stay (n,), and number the others anew: (n,)."""
-        seats, known = list[int](), dict[int, Expert]()
-        for m, (own, others) in enumerate(zip(self.parts, self.neighbours, strict=True)):
-            left = stays[own]
-            if not left.any():
-                continue
-            untouched = left.all() and stays[others].all()
-            if m in self.known and untouched:
-                known[len(seats)] = self.known[m].renumbered(numbers)
-            if not left.all():
-                self.moved.add(len(seats))
-            self.parts[len(seats)] = numbers[own[left]]
-            self.neighbours[len(seats)] = numbers[others[stays[others]]]
-            seats.append(m)
-        self.known = known
-        del self.parts[len(seats) :], self.neighbours[len(seats) :]
-        self.fits, self.centres = self.fits.at(np.array(seats)), self.centres[seats]
-        pairs = zip(self.parts, self.neighbours, strict=True)
-        self.sizes = np.array([len(own) + len(others) for own, others in pairs])
-
-    def split(self, X: Array, largest: float) -> None:
-        """Cut experts of more than so many rows, each along its widest column."""
-        for m in sorted(self.moved):
-            part = self.parts[m]
-            if len(part) <= largest:
-                continue
-            U = X[part] * self.before.layout.metric
-            order = np.argsort(U[:, np.argmax(np.ptp(U, axis=0))], kind="stable")
-            n_pieces = max(2, round(UPDATE.most_size * len(part) / largest))
-            first, *others = (np.sort(part[one]) for one in np.array_split(order, n_pieces))
-            new = range(len(self.parts), len(self.parts) + len(others))
-            overlap = len(self.neighbours[m]) / len(part)
-            self.parts = [*self.parts[:m], first, *self.parts[m + 1 :], *others]
-            self.neighbours += [part[:0]] * len(others)
-            self.counts |= {seat: round(overlap * len(self.parts[seat])) for seat in (m, *new)}
-            heirs = np.full(len(others), m)
-            self.fits = self.fits.at(np.concatenate([np.arange(len(self.fits)), heirs]))
-            self.centres = np.concatenate([self.centres, self.centres[heirs]])
-            self.sizes = np.concatenate([self.sizes, heirs])  # which _layout sets
-        self.moved |= self.counts.keys()
-
-    def committee(self, data: TrainingData, settings: Settings) -> Committee:
-        """The committee of all rows: experts that are not known any more are conditioned.
-
-        Where experts are made when they are needed, so are these.
-        """
-        layout = self._layout(data.X)
-        parts, before, single = layout.parts, self.before.experts, layout.is_single
-        if single != self.before.is_single:  # which decides on the precision of factors
-            self.known = {}
-        if not before.are_made_later or single:
-            missing = [m for m in range(len(parts)) if m not in self.known]
-
-            def build(m: int) -> Expert:
-                return condition(data, parts[m], self.neighbours[m], self.fits[m], exact=single)
-
-            one_thread = not (single and len(data.X) > QUERYING.many_rows)
-            n_jobs = settings.n_jobs if len(missing) > 1 else 1
-            with thread_map(n_jobs, limit=one_thread) as parallel_map:
-                self.known |= dict(zip(missing, parallel_map(build, missing), strict=True))
-        experts = before.changed(data, parts, self.neighbours, self.fits, self.sizes, self.known)
-        return replace(self.before, experts=experts, layout=layout, trend=data.trend)
-
-    def _layout(self, X: Array) -> Layout:
-        """Where the parts lie now; those that were split learn their neighbours."""
-        layout = self.before.layout
-        for m in self.moved:
-            self.centres[m] = (X[self.parts[m]] * layout.metric).mean(axis=0)
-        layout = replace(layout, parts=self.parts, centres=read_only(self.centres))
-        common = self.before.communication
-        for m, count in self.counts.items():
-            near = layout.neighbours(X, m, count)
-            self.neighbours[m] = _with_common(near, self.parts[m], common)
-            self.sizes[m] = len(self.parts[m]) + len(self.neighbours[m])
-        return layout
-
-
-def _overlapping(
-    committee: Committee, X: Array, new: Array, seats: IndexArray
-) -> dict[int, IndexArray]:
-    """The experts that know rows of others as far away as some of the new ones, and which these.
-
-    Experts with near centres are asked, as in `Layout.neighbours`.
-    """
-    experts, layout = committee.experts, committee.layout
-    known = experts.sizes.sum() / len(X) - 1
-    if layout.is_single or known <= 0:
-        return {}
-    k = min(len(layout.parts), 1 + int(np.ceil(PARTITION.candidates * known)))
-    near = layout.nearest(new, k)[0]
-    near = np.where(near == seats[:, None], -1, near)
-    common = () if committee.communication is None else committee.communication.indices
-    inside_of = {}
-    for m in np.unique(near[near >= 0]).tolist():
-        others = experts.neighbours[m]
-        others = others[~np.isin(others, common)] if len(common) else others
-        if not len(others):
-            continue
-        centre, asked = layout.centres[m], np.flatnonzero((near == m).any(axis=1))
-        own, known_others, candidates = (
-            some * layout.metric - centre for some in (X[layout.parts[m]], X[others], new[asked])
-        )
-        reach = _squared_distances(known_others, own).max()
-        inside = asked[_squared_distances(candidates, own) <= reach]
-        if len(inside):
-            inside_of[m] = inside
-    return inside_of
-
-
-def _squared_distances(rows: Array, own: Array) -> Array:
-    """From each row to the nearest of an expert's own."""
-    squares = rows @ own.T
-    squares *= -2
-    squares += np.einsum("ij,ij->i", own, own)
-    distances: Array = squares.min(axis=1) + np.einsum("ij,ij->i", rows, rows)
-    return distances
-
-
-def _with_common(near: IndexArray, own: IndexArray, common: Expert | None) -> IndexArray:
-    """Rows of others that an expert knows, with those that all know."""
-    if common is None:
-        return near
-    more = common.indices[~np.isin(common.indices, np.concatenate([own, near]))]
-    return np.concatenate([near, more])
 
 
 def _joined(
@@ -449,8 +272,6 @@ def _with_codes(encoder: Any, codes: AnyArray | None) -> Any:
     """The encoder with the categories of other rows."""
     if codes is None:
         return encoder
-    from copy import copy
-
     changed = copy(encoder)
     changed.codes_ = codes
     return changed
@@ -532,7 +353,7 @@ def _with_recent_errors(model: FittedModel, state: Updates) -> FittedModel:
     calm = state._replace(evidence=np.zeros((2, 2)))
     if model.errors is None:
         return replace(model, updates=calm)
-    _, since = _drift(state)
+    _, since = _drift(state.evidence)
     last = np.arange(len(model.errors.rows))[-max(UPDATE.recent, since) :]
     return _with_some_errors(replace(model, updates=calm), last)
 
@@ -546,9 +367,9 @@ def _with_some_errors(model: FittedModel, kept: IndexArray) -> FittedModel:
     return replace(model, errors=model.errors.some(kept), noise=noise)
 
 
-def _drift(state: Updates) -> tuple[bool, int]:
+def _drift(evidence: Array) -> tuple[bool, int]:
     """Whether intervals hold other shares than they promise, and for how many rows."""
-    nats, since = state.evidence
+    nats, since = evidence
     return bool(nats.max() >= UPDATE.evidence), int(since[np.argmax(nats)])
 
 
@@ -577,16 +398,22 @@ def recalibrated(model: FittedModel) -> FittedModel:
 
 def places_of(model: FittedModel, ids: IndexArray) -> IndexArray:
     """Places in the committee of rows with these numbers; a ValueError names one that is not."""
+    places, are_there = _looked_up(model, ids)
+    if not are_there.all():
+        known = ids_of(model)
+        raise ValueError(
+            f"the model has no row {int(ids[np.argmin(are_there)])}: rows are named by their "
+            f"numbers, `row_ids_`, which go from {int(known.min())} to {int(known.max())}"
+        )
+    return np.unique(places)
+
+
+def _looked_up(model: FittedModel, ids: IndexArray) -> tuple[IndexArray, AnyArray]:
+    """Places (k,) of rows with these numbers, and whether there is such a row: (k,)."""
     known = ids_of(model)
     order = np.argsort(known, kind="stable")
-    place = order[np.searchsorted(known, ids, sorter=order) % len(known)]
-    if np.any(known[place] != ids):
-        lacking = int(ids[np.argmax(known[place] != ids)])
-        raise ValueError(
-            f"the model has no row {lacking}: rows are named by their numbers, `row_ids_`, which "
-            f"go from {int(known.min())} to {int(known.max())}"
-        )
-    return np.unique(place)
+    places = order[np.searchsorted(known, ids, sorter=order) % len(known)]
+    return places, known[places] == ids
 
 
 def forgotten(model: FittedModel, gone: IndexArray, run: ExecutionContext) -> FittedModel:
@@ -609,7 +436,7 @@ def forgotten(model: FittedModel, gone: IndexArray, run: ExecutionContext) -> Fi
         common = condition(data, kept, kept[:0], KernelFit(common.kernel))
     elif common is not None:
         common = common.renumbered(numbers)
-    draft = _Draft.of(replace(committee, communication=common))
+    draft = Draft.of(replace(committee, communication=common))
     draft.forget(stays, numbers)
     codes = None if model.encoder is None else model.encoder.codes_
     without = replace(
@@ -650,13 +477,9 @@ def merged(
     X = other.x_scaling.undo(theirs.X)
     Y = other.y_scaling.undo(theirs.targets)
     unit = float(np.mean((other.y_scaling.scale / model.y_scaling.scale) ** 2))
-    new = NewRows(
-        inputs.scaled_rows(X, model.x_scaling, model.columns),
-        model.y_scaling.apply(Y),
-        theirs.alpha * unit,
-        np.ones(len(X), dtype=bool),
-        None if other.encoder is None else other.encoder.codes_,
-    )
+    codes = None if other.encoder is None else other.encoder.codes_
+    new = scaled(model, X, Y, np.zeros(len(X)), np.ones(len(X), dtype=bool), codes)
+    new = new._replace(alpha=theirs.alpha * unit)
     kept = np.flatnonzero(~_in_both(model, ids_of(other), new))
     if not len(kept):
         return model
@@ -668,8 +491,7 @@ def merged(
         known = np.flatnonzero(places[other.errors.rows] >= 0)
         errors = other.errors.some(known)
         own = other.y_scaling.undo(errors.means.T)
-        logs = np.zeros(errors.means.shape)
-        logs = logs if other.noise is None else other.noise.held_out[:, known]
+        logs = np.zeros_like(own.T) if other.noise is None else other.noise.held_out[:, known]
         errors = errors._replace(
             squares=errors.squares * unit,
             variance=errors.variance * unit,
@@ -683,12 +505,9 @@ def merged(
 
 def _in_both(model: FittedModel, ids: IndexArray, new: NewRows) -> AnyArray:
     """Which rows with these numbers (k,) a model has already: (k,)."""
-    data, known = model.committee.training_data(), ids_of(model)
-    order = np.argsort(known, kind="stable")
-    place = order[np.searchsorted(known, ids, sorter=order) % len(known)]
-    near = np.isclose(data.X[place], new.X, rtol=1e-9, atol=1e-9).all(axis=1)
-    near &= np.isclose(data.targets_of(place), new.Y, rtol=1e-9, atol=1e-9).all(axis=1)
-    same: AnyArray = near & (known[place] == ids)
+    data, (places, same) = model.committee.training_data(), _looked_up(model, ids)
+    same &= np.isclose(data.X[places], new.X, rtol=1e-9, atol=1e-9).all(axis=1)
+    same &= np.isclose(data.targets_of(places), new.Y, rtol=1e-9, atol=1e-9).all(axis=1)
     return same
 
 
@@ -725,11 +544,9 @@ def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") 
     """The model of the same rows whose kernel, trend, parts and errors are learned again.
 
     It goes on from where it is: fits begin at the kernel as it is, and from about a thousand rows
-    on the kind of trend and the overlap stay what they are. Where it has drifted, its errors are
-    those of the rows since then, before they were known.
+    on the kind of trend and the overlap stay what they are.
     """
     state, begin, data = _state(model), perf_counter(), model.committee.training_data()
-    drifted, since = _drift(state)
     unit = model.y_scaling.scale
     squared = unit[0] ** 2 if np.all(unit == unit[0]) else 1.0
     alpha = np.asarray(data.alpha) * squared
@@ -740,6 +557,7 @@ def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") 
     learned = train(settings, prepared, seed, run, begin)
     parts = learned.committee.layout.parts
     state = Updates(
+        state.next_id,
         state.next_id,
         len(X),
         max(len(part) for part in parts),
@@ -758,33 +576,40 @@ def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") 
         order=model.order,
         updates=state,
     )
-    if drifted:
-        last = np.sort(ids_of(learned))[-max(UPDATE.recent, since) :]
-        learned = _judged_by_last(learned, model, last[0])
-    return queried_by(learned, own)
+    return queried_by(_judged(learned, model), own)
 
 
-def _judged_by_last(learned: FittedModel, model: FittedModel, first: int) -> FittedModel:
-    """A model that was learned again; of rows from a number on it knows the errors of before.
+def _judged(learned: FittedModel, model: FittedModel) -> FittedModel:
+    """A model that was learned again, tested by errors of the last rows before they were known.
 
-    Left out one by one these rows know each other, and tell less of the next than errors that were
-    made before they were known.
+    Left out one by one these rows know each other, and say too little about the next where the
+    data drift. Where there is drift, or intervals would not have held them, the model knows these
+    errors only.
     """
-    if model.errors is None or learned.errors is None:
+    if model.errors is None or learned.errors is None or learned.conformal_scores is None:
         return learned
-    latest = np.flatnonzero(ids_of(model)[model.errors.rows] >= first)
+    latest = np.flatnonzero(ids_of(model)[model.errors.rows] >= _state(model).first_new)
     rows, kept, places = np.intersect1d(
         learned.errors.rows, model.errors.rows[latest], return_indices=True
     )
     if len(rows) < UPDATE.recent:
         return learned
-    learned = _with_some_errors(learned, kept)
-    assert learned.errors is not None
     means = model.y_scaling.undo(model.errors.means[:, latest[places]].T)
     means = learned.y_scaling.apply(means).T
     squares = (learned.committee.training_data().targets_of(rows).T - means) ** 2
-    errors = learned.errors._replace(means=means, squares=squares)
-    return recalibrated(replace(learned, errors=errors))
+    errors = learned.errors.some(kept)._replace(means=means, squares=squares)
+    total = np.broadcast_to(errors.total(learned.chosen.recalibration), squares.shape)
+    if learned.noise is not None:
+        total = total - errors.alpha
+        total = total * np.exp(learned.noise.held_out[:, kept]) + errors.alpha
+    reach = learned.conformal_scores.reach(UPDATE.coverage, np.sqrt(total).T).T
+    held = (squares <= reach**2 * total).mean(axis=0)
+    tests = [_drift(_watched(np.zeros((2, 2)), held)), _drift(_state(model).evidence)]
+    if not any(drifted for drifted, _ in tests):
+        return learned
+    last = np.arange(len(rows))[-max(UPDATE.recent, *(drifted * n for drifted, n in tests)) :]
+    learned = _with_some_errors(learned, kept[last])
+    return recalibrated(replace(learned, errors=errors.some(last)))
 
 
 def _narrowed(model: FittedModel) -> Settings:
