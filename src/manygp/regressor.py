@@ -35,9 +35,10 @@ from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
 from manygp.training.pipeline import choose_transform, prepare, train
+from manygp.updating import Updating
 
 
-class ManyGPRegressor(RegressorMixin, SklearnAttributes):
+class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
     """Gaussian process regression by a committee of local experts that calibrates itself.
 
     One kernel is fitted for all rows. In its metric the rows are partitioned among many small
@@ -742,10 +743,6 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     @property
     def plan_(self) -> Plan:
         return self._model.plan
-
-    @property
-    def kernel_(self) -> Any:
-        return answers.written_kernel(self._model)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)
