@@ -103,6 +103,8 @@ def joined_distributions(found: Sequence[PredictiveDistribution]) -> PredictiveD
     """Distributions of the rows of several fits as one, their rows one after the other."""
     if len(found) == 1:
         return found[0]
+    if not all(isinstance(one, PredictiveDistribution) for one in found):
+        raise TypeError("distributions of transformed targets cannot be joined")
     columns = [
         np.concatenate([np.broadcast_to(getattr(one, name), one.mean.shape) for one in found])
         for name in ("mean", "std", "dof", "scale")
