@@ -1,5 +1,6 @@
 """Targets as they are: whatever is modelled, every answer is in the units of y."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -14,7 +15,7 @@ import manygp
 from large import COLUMNS, lower_limits, make_rows, write
 from large import model as large_model
 from manygp import ManyGPRegressor, answers, metrics
-from manygp.calibration import PredictiveDistribution
+from manygp.calibration import SHARES, PredictiveDistribution, Shape
 from manygp.display.report import rows as report_rows
 from manygp.fit_report import NothingLearnedWarning
 from manygp.targets import TargetTransform, TransformedDistribution
@@ -152,8 +153,13 @@ def test_a_quantile_has_its_level_and_intervals_are_nested(level, name, dof):
 
 
 @pytest.mark.parametrize("dof", [np.inf, 4.0])
-def test_the_crps_is_the_integral_of_squared_differences(transform, dof):
+@pytest.mark.parametrize("power", [None, 2.0])
+def test_the_crps_is_the_integral_of_squared_differences(transform, dof, power):
     dist = distribution(transform, dof)
+    if power is not None:  # errors of another shape
+        dist = dataclasses.replace(
+            dist, base=dataclasses.replace(dist.base, shape=Shape(SHARES**power))
+        )
     y = np.array([0.7, 1.5, 6.0])
     levels = (np.arange(20000) + 0.5) / 20000
     quantiles = dist.ppf(levels[:, None])

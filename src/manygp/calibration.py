@@ -207,6 +207,12 @@ class PredictiveDistribution:
     scale: Array
     shape: Shape | None = None
 
+    def shape_of(self, rows: slice) -> Shape | None:
+        """The shape of some rows."""
+        if self.shape is None:
+            return None
+        return Shape(np.broadcast_to(self.shape.knots, (*self.mean.shape, len(SHARES)))[rows])
+
     def pdf(self, y: Array) -> Array:
         """Density at y."""
         return np.exp(self.logpdf(y))

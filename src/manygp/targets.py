@@ -462,7 +462,7 @@ class TransformedDistribution:
         shape = base.mean.shape
         mean, width = base.mean[rows], (np.broadcast_to(base.scale, shape) * base.std)[rows]
         dof = np.broadcast_to(base.dof, shape)[rows]
-        some = PredictiveDistribution(mean, width, dof, np.ones_like(mean))
+        some = PredictiveDistribution(mean, width, dof, np.ones_like(mean), base.shape_of(rows))
         reach = np.where(np.isinf(dof), *NUMBERS.reach)
         place = (self.transform.forward(y) - mean) / width
         ends = self.transform.floor, self.transform.ceiling
