@@ -27,7 +27,7 @@ FLOORS = [
     ("model",),
     ("answers",),
     ("training", "storage", "sklearn_compat"),
-    ("outofcore",),
+    ("outofcore", "updating"),
     ("regressor",),
     ("__init__",),  # what `from manygp import ...` gives
     ("dask",),

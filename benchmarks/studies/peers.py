@@ -109,6 +109,7 @@ PEERS: dict[str, Peer] = {
     "lightgbm": peers_trees.lightgbm,
     "lightgbm-quantiles": peers_trees.lightgbm_quantiles,
     "hist-boosting": peers_trees.hist_boosting,
+    "extra-trees": peers_trees.extra_trees,
     "mapie": mapie,
     "manygp-5s": manygp_hurried,
     "manygp-uncalibrated": manygp_uncalibrated,

@@ -200,7 +200,7 @@ def ready_for_intervals(model: FittedModel) -> FittedModel:
 
 
 def predict_dist(model: FittedModel, X: Array, *, alpha: Any = 0.0) -> Any:
-    """The distributions of y: Student-t, or normal where that is as likely, of T(y)."""
+    """The distributions of y, whose T(y) is Student-t, or normal, or spread as errors are."""
     return distribution_of(model, *predict_transformed(model, X, alpha=alpha))
 
 

@@ -35,9 +35,10 @@ from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
 from manygp.training.pipeline import choose_transform, prepare, train
+from manygp.updating import Updating
 
 
-class ManyGPRegressor(RegressorMixin, SklearnAttributes):
+class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
     """Gaussian process regression by a committee of local experts that calibrates itself.
 
     One kernel is fitted for all rows. In its metric the rows are partitioned among many small
@@ -86,14 +87,14 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         How many experts are queried about a row, those with the nearest centres, two at least;
         their weights fall to zero at the edge. None for all. A number below 1 is a tolerance: as
         many as leave less than that share of the weight to all others.
-    trend : {"auto", "none", "constant", "linear", "additive", "boosted"} or regressor, \
+    trend : {"auto", "none", "constant", "linear", "additive", "boosted", "forest"} or regressor, \
             default="auto"
         What holds everywhere, under the experts: nothing, a constant for each expert, lines,
-        splines of the columns and products of pairs of them, boosted trees, or any regressor of
-        scikit-learn's kind, which is given scaled rows. "auto" chooses by rows that are left
-        out. A model of one expert, one with a kernel of your own, or with an aggregation that
-        models what experts have in common, has none unless it is asked for; "auto" is then
-        "constant" where there are several experts, and else "none".
+        splines of the columns and products of pairs of them, boosted trees, a forest, or any
+        regressor of scikit-learn's kind, which is given scaled rows. "auto" chooses by rows that
+        are left out; one expert has a constant or a forest. A kernel of your own, or an
+        aggregation that models what experts have in common, has none unless it is asked for;
+        "auto" is then "constant" where there are several experts, and else "none".
     prior_mean : {"zero", "constant"}, default=None
         The former name of `trend`: "none" and "constant". It will be removed in version 0.4.
     noise : {"auto", "constant", "local"}, default="auto"
@@ -504,9 +505,9 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     ) -> PredictiveDistribution | TransformedDistribution:
         """The predictive distribution of y for each row: a Student-t with real tails.
 
-        Its degrees of freedom and scale have the highest log score of training rows that were
-        each left out; it is the normal distribution where that is as good. Where errors of small
-        and of large std differ, they are those of rows of a similar std.
+        Its degrees of freedom and scale have the highest log score of training rows of a similar
+        std that were each left out; it is normal where that is as good, and takes the shape of
+        these errors where they are spread as no Student-t is.
 
         Parameters
         ----------
@@ -742,10 +743,6 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     @property
     def plan_(self) -> Plan:
         return self._model.plan
-
-    @property
-    def kernel_(self) -> Any:
-        return answers.written_kernel(self._model)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)

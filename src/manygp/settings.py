@@ -308,7 +308,7 @@ class Settings:
 
 def _trends_of(trend: Any, named: str, needs: Needs, *, chooses: bool) -> tuple[TrendOf, TrendOf]:
     """The trend for a single expert and for several; `named` is empty for a regressor."""
-    single = TrendOf(named == "constant", trend if named != "auto" else "constant")
+    single = TrendOf(named == "constant" or chooses, trend if named != "auto" else "constant")
     constant_mean = {"none": False, "constant": True}.get(named, not needs.dependence)
     return single, TrendOf(constant_mean, trend if chooses else single.trend)
 

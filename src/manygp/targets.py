@@ -194,6 +194,17 @@ class TargetTransform:
             raise ValueError(f"y must lie within bounds={bounds}; row {row} is {Y[row]}")
         return replace(self, floor=read_only(floor), ceiling=read_only(ceiling))
 
+    def require_within(self, Y: Array) -> None:
+        """Refuse further targets (k, t) that have no T(y), or lie beyond the bounds."""
+        inside = (np.clip(Y, self.floor, self.ceiling) == Y) & np.isfinite(self.forward(Y))
+        if not inside.all():
+            row, target = np.argwhere(~inside)[0]
+            raise ValueError(
+                f"the model knows targets by {self.name!r}, from {self.floor[target]:g} to "
+                f"{self.ceiling[target]:g}; row {row} is {Y[row, target]:g}: leave it out, "
+                "or fit again with target_transform='yeo-johnson' or None"
+            )
+
     def forward(self, y: Array) -> Array:
         """T(y); -inf below where T is defined."""
         inner = np.clip(y, self.low, self.high)

@@ -154,6 +154,8 @@ class Prepared(NamedTuple):
         The transforms that were compared.
     is_trial : bool
         Whether this is for a comparison only.
+    warm : NoisyKernel or None
+        The kernel of a fit before, from which this one goes on.
     """
 
     data: TrainingData
@@ -165,6 +167,7 @@ class Prepared(NamedTuple):
     transform: TargetTransform | None = None
     compared: tuple[Alternative, ...] = ()
     is_trial: bool = False
+    warm: NoisyKernel | None = None
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -177,10 +180,13 @@ class Prepared(NamedTuple):
 
         A kernel of the user's own stays what it is.
         """
-        if trend.is_constant or settings.kernel is not None:
-            return self.kernel
-        kernel = start_kernel(self.data, trend.mean_square)
-        return kernel if self.repeats is None else with_noise_floor(kernel, self.repeats)
+        kernel = self.kernel
+        if not (trend.is_constant or settings.kernel is not None):
+            kernel = start_kernel(self.data, trend.mean_square)
+            kernel = kernel if self.repeats is None else with_noise_floor(kernel, self.repeats)
+        if self.warm is None or self.warm.theta_names != kernel.theta_names:
+            return kernel
+        return kernel.with_theta(np.clip(self.warm.theta, *kernel.bounds.T))
 
 
 @dataclass(frozen=True)
@@ -371,7 +377,8 @@ def train(
     foundation = choose_trend_and_kernel(settings, prepared, plan, seed, run, deadline)
     builder, space, rng = foundation.builder, foundation.space, foundation.rng
     if builder.layout.is_single:
-        selection = fit_single(builder, space, rng)
+        tries_trends = settings.chooses_trend and perf_counter() < deadline
+        selection = fit_single(builder, space, rng, tries_trends=tries_trends)
     else:
         selection = choose_committee(builder, space, rng, deadline)
     selection = selection.after(foundation.compared, trend=foundation.trend)
@@ -495,6 +502,7 @@ def fitted_model(
         rules=selection.rules,
         conformal_scores=scores,
         noise=selection.noise,
+        errors=selection.errors,
         cross_validated=None if cross_validated is None else read_only(cross_validated),
         report=selection.report,
         plan=plan,

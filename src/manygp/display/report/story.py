@@ -27,6 +27,7 @@ TRENDS = {
     "additive": "a smooth curve in each column",
     "pairs": "smooth curves in the columns and in pairs of them",
     "boosted": "boosted trees",
+    "forest": "a forest of trees",
 }
 TRANSFORMS = {"log": "the logarithm", "yeo-johnson": "a power (Yeo-Johnson)"}
 # Noise that is this share of the std of the target, or more, is most of it.
@@ -123,7 +124,12 @@ def _about_model(model: FittedModel) -> Iterator[str]:
         )
     tails = answers.tails(model)[0]
     heaviest = float(tails.max())  # one over the degrees of freedom
-    if heaviest <= 1 / NEARLY_NORMAL:
+    if answers.conformal_scores(model).shaped:
+        yield (
+            "Errors are spread as no normal or Student-t distribution is, as where most targets "
+            "are one value: quantiles follow the errors of rows that were left out."
+        )
+    elif heaviest <= 1 / NEARLY_NORMAL:
         yield "Errors are spread about as a normal distribution says."
     else:
         yield (
