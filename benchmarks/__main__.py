@@ -1,4 +1,4 @@
-"""`python -m benchmarks paper`, `quality`, `trust`, `folds` and `speed`."""
+"""`python -m benchmarks paper`, `quality`, `trust`, `folds`, `small` and `speed`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from benchmarks.studies.names import (
     QUALITY_MODELS,
     QUALITY_TASKS,
     REPRODUCED_TASKS,
+    SMALL_MODELS,
+    SMALL_ROWS,
     SPEED_MODELS,
     SPEED_TASKS,
     TRUST_MODELS,
@@ -185,6 +187,35 @@ def folds(
 
     cells = fold_cells(tasks or FOLD_TASKS, models or FOLD_MODELS, folds)
     _run_study(fold_study(), cells, results, data_dir)
+
+
+@main.command()
+@_study_options("small", SMALL_ROWS, SMALL_MODELS)
+@click.option(
+    "--draws", type=click.IntRange(1), default=10, show_default=True, help="Draws of the rows."
+)
+def small(
+    results: Path,
+    data_dir: str | None,
+    tasks: tuple[str, ...] | None,
+    models: tuple[str, ...] | None,
+    draws: int,
+) -> None:
+    """Scores where there are 50 to 1,000 rows to learn from.
+
+    \b
+    python -m benchmarks small --data-dir data --tasks wine --models manygp,extra-trees --draws 1
+    python -m benchmarks small --data-dir data --results benchmarks/small
+
+    Ranks and means of scores by the number of rows, seconds of the processor, and what left-out
+    rows had promised. Other libraries take part where they are installed
+    (benchmarks/requirements.txt). It can be interrupted at any time: the same command goes on
+    where it stopped.
+    """  # fmt: skip
+    from benchmarks.studies.small import small_cells, small_study
+
+    cells = small_cells(tasks or SMALL_ROWS, models or SMALL_MODELS, draws)
+    _run_study(small_study(), cells, results, data_dir)
 
 
 @main.command()

@@ -608,13 +608,17 @@ def slopes_of(at):
     return np.concatenate([np.broadcast_to(slope, (*value.shape, 2)) for value, slope in pairs])
 
 
+# Trends that have steps.
+TREES = ("boosted", "forest")
+
+
 @EVERY_TREND
 def test_a_trend_has_the_slopes_of_what_it_says_or_says_that_it_has_none(trend):
     for one in fitted_trends(trend):
         for variant in (one.model, one.model.without_doubt()):
             for x in QUERIES / INPUTS.max(axis=0):
-                if trend == "boosted":  # trees have steps
-                    with pytest.raises(ValueError, match="'boosted' have no gradients"):
+                if trend in TREES:  # trees have steps
+                    with pytest.raises(ValueError, match=f"'{trend}' have no gradients"):
                         variant.at(with_slopes(x[None]))
                     continue
                 at = variant.at(with_slopes(x[None]))
@@ -640,7 +644,7 @@ MODELS = {
     "splines and rbcm": {
         "trend": "additive", "calibration": "information", "aggregation": "rbcm",
     },
-    **{f"trend {name}": {"trend": name} for name in registry.trend_names() if name != "boosted"},
+    **{f"trend {name}": {"trend": name} for name in registry.trend_names() if name not in TREES},
     **{f"weighting {name}": {**PLAIN, "weighting": name} for name in WEIGHTINGS},
     **{f"calibration {name}": {**PLAIN, "calibration": name} for name in CALIBRATIONS},
     **{

@@ -394,8 +394,8 @@ def test_verbose_tells_the_phases_in_their_order(capsys):
     settings = {"hyperparameters": "shared", "overlap": 0.0, "random_state": 0, "verbose": True}
     ManyGPRegressor(points_per_expert=130, **settings).fit(inputs, targets)
     assert phases_of(capsys.readouterr().err) == [
-        "reading", "linear trend", "additive trend", "pairs trend", "kernel", "choice",
-        "experts", "conditioning", "calibration", "structure",
+        "reading", "linear trend", "additive trend", "pairs trend", "forest trend", "kernel",
+        "choice", "experts", "conditioning", "calibration", "structure",
     ]  # fmt: skip
     ManyGPRegressor(points_per_expert=60, **settings).fit(inputs[:60], targets[:60])
     assert phases_of(capsys.readouterr().err) == [

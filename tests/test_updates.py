@@ -509,3 +509,20 @@ def test_rows_that_were_sorted_on_a_disk_keep_their_numbers(models, tmp_path):
     np.testing.assert_array_equal(again.predict(X), estimator.predict(X))
     first, _ = manygp.answers.training_rows(again._model)
     np.testing.assert_allclose(first[-29:], np.delete(X, 1, axis=0), atol=1e-9)
+
+
+def test_new_rows_of_transformed_targets_are_in_the_units_of_y():
+    X, z = rows(160)
+    y = np.exp(z)
+    # Scaled as the first rows are, so that both have the same units.
+    given = {**LEAN, "target_transform": "log", "points_per_expert": 400, "noise": "constant"}
+    model = ManyGPRegressor(**given).fit(X[:120], y[:120])
+    logs = ManyGPRegressor(**{**given, "target_transform": None}).fit(X[:120], z[:120])
+    for one, targets in ((model, y), (logs, z)):
+        one.partial_fit(X[120:], targets[120:], refresh="never")
+    median = model.predict_dist(X[:9]).ppf(0.5)
+    np.testing.assert_allclose(np.log(median), logs.predict(X[:9]), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"knows targets by 'log'.*row 1 is -2"):
+        model.partial_fit(X[:2], [1.0, -2.0])
+    model.refresh()
+    assert model.model_.target_transform.name == "log"

@@ -22,7 +22,7 @@ FLOORS = [
     ("rules", "kernels", "tables"),
     ("gp", "fit_report", "paper"),
     ("trend", "committee", "calibration"),
-    ("noise",),
+    ("noise", "targets"),
     ("settings", "relevance", "metrics"),
     ("model",),
     ("answers",),

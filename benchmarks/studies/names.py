@@ -98,3 +98,24 @@ SPEED_MODELS = {
     "svgp": "GPyTorch SVGP",
     "scikit-learn": "scikit-learn GPR",
 }
+
+# The data sets of the study `small`, and how many rows are learned from.
+SMALL_ROWS: dict[str, tuple[int, ...]] = {
+    "housing": (50, 100, 200),
+    "diabetes": (50, 100, 200),
+    **dict.fromkeys(
+        ("wine", "concrete", "airfoil", "diamonds", "flights", "pol", "protein", "kin40k"),
+        (50, 100, 200, 500, 1000),
+    ),
+}
+SMALL_ROWS |= {"concrete": (50, 100, 200, 500)}
+
+# The models of the study `small`, and their names in its tables.
+SMALL_MODELS = {
+    "manygp": "manygp",
+    "scikit-learn": "scikit-learn GPR",
+    "extra-trees": "extra trees, conformal",
+    "catboost": "CatBoost, uncertainty",
+    "ngboost": "NGBoost",
+    "lightgbm": "LightGBM",
+}

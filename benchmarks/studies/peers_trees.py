@@ -86,6 +86,13 @@ def hist_boosting(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     return _with_constant_std(HistGradientBoostingRegressor(random_state=seed), X, y, X_test, seed)
 
 
+def extra_trees(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
+    """scikit-learn's extra trees, split-conformal; see `_with_constant_std`."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    return _with_constant_std(ExtraTreesRegressor(random_state=seed), X, y, X_test, seed)
+
+
 def ngboost(X: Array, y: Array, X_test: Array, seed: int) -> Answer:
     """NGBoost, which learns the mean and std of a normal distribution of each row."""
     model = imported("ngboost").NGBRegressor(random_state=seed, verbose=False)

@@ -19,7 +19,13 @@ from benchmarks.studies.answers import (
     joined,
     scores_of,
 )
-from benchmarks.studies.names import FOLD_MODELS, QUALITY_MODELS, SPEED_MODELS, TRUST_MODELS
+from benchmarks.studies.names import (
+    FOLD_MODELS,
+    QUALITY_MODELS,
+    SMALL_MODELS,
+    SPEED_MODELS,
+    TRUST_MODELS,
+)
 from benchmarks.studies.processes import CannotRunError
 from manygp import ManyGPRegressor
 from manygp.metrics import log_score, nll, rmse
@@ -350,7 +356,9 @@ def test_few_rows_have_distributions_but_no_conformal_interval():
 
 
 def test_every_model_of_a_study_is_a_peer_and_every_peer_takes_part():
-    columns = {**QUALITY_MODELS, **TRUST_MODELS, **FOLD_MODELS, **SPEED_MODELS}
+    columns = {
+        **QUALITY_MODELS, **TRUST_MODELS, **FOLD_MODELS, **SMALL_MODELS, **SPEED_MODELS,
+    }  # fmt: skip
     assert set(columns) == set(peers.PEERS)
 
 

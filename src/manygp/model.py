@@ -19,6 +19,7 @@ from manygp.kernels.base import NoisyKernel
 from manygp.noise import LocalNoise
 from manygp.rules import PredictionRules
 from manygp.settings import Settings
+from manygp.targets import TargetTransform
 
 # Room that is made for new rows, as a share of those that there are, and at least: each row is
 # then copied three times on average, however many come.
@@ -192,6 +193,8 @@ class FittedModel:
         What the committee, uncorrected, predicted for rows that were left out.
     updates : Updates or None
         What has happened since `fit`, if rows were added or forgotten.
+    target_transform : TargetTransform or None
+        The map T of targets that experts know, and `y_scaling` scales; None if they know y.
     """
 
     settings: Settings
@@ -213,6 +216,7 @@ class FittedModel:
     order: IndexArray | None = None
     errors: LeftOutErrors | None = None
     updates: Updates | None = None
+    target_transform: TargetTransform | None = None
 
     @property
     def names(self) -> tuple[str, ...] | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from manygp._moved import renamed
 from manygp.model import FittedModel
 from manygp.outofcore import training
 from manygp.outofcore.blocks import Columns, parquet_blocks
@@ -74,3 +75,7 @@ def train_file(settings: Settings, source: TableSource, engine: Engine, seed: in
 def working(folder: str | PathLike[str] | None) -> AbstractContextManager[Path]:
     """The folder to work in, or a temporary one."""
     return temporary_folder() if folder is None else nullcontext(Path(folder))
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name, {"Source": TableSource})

@@ -50,6 +50,7 @@ from manygp.storage.experts import (
     read_order,
     require_finite,
 )
+from manygp.targets import TargetTransform
 
 # What may go wrong when data of any kind is taken for a model.
 MISTAKES = (
@@ -74,7 +75,7 @@ MOST_RECENT = 10_000
 # Parameters that older files lack.
 ADDED = {
     "columns": "auto", "trend": "auto", "optimizer": L_BFGS, "n_targets": None,
-    "copy_X_train": True, "noise": "auto",
+    "copy_X_train": True, "noise": "auto", "target_transform": "auto", "bounds": None,
 }  # fmt: skip
 
 T = TypeVar("T")
@@ -103,7 +104,10 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         "plan": encode_all(model.plan._asdict()),
         "table": _encode_table(model),
         "trend": None,
+        "target_transform": None,
     }
+    if model.target_transform is not None:
+        manifest["target_transform"] = encode_all(model.target_transform.to_json())
     if model.updates is not None:
         counts = {name: getattr(model.updates, name) for name in COUNTS}
         manifest["updates"] = {**counts, "reason": model.updates.reason}
@@ -127,6 +131,9 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     if model.conformal_scores is not None:
         arrays["conformity"] = model.conformal_scores.errors
         arrays["conformity_places"] = model.conformal_scores.places
+        arrays["conformity_shaped"] = np.array(
+            [int(model.conformal_scores.shaped)], dtype=np.int32
+        )
     if model.cross_validated is not None:
         arrays["honest"] = model.cross_validated
     if model.noise is not None:
@@ -231,6 +238,9 @@ def _decoded(
     if encoder is not None:
         require(encoder.names == columns, "the columns of its table are not those of its rows")
         encoder.codes_ = _codes(arrays, len(parts.data.X), encoder)
+    transform = manifest.get("target_transform")  # files of before have none
+    if transform is not None:
+        transform = TargetTransform.from_json(decode_all(transform), n_targets)
     settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
     errors = _errors(arrays, parts.data)
     if errors is not None and noise is not None:
@@ -253,6 +263,7 @@ def _decoded(
         "plan": _plan(decode_all(manifest["plan"])),
         "encoder": encoder,
         "target": target,
+        "target_transform": transform,
         "errors": errors,
         "updates": _updates(manifest.get("updates"), arrays),
     }
@@ -321,7 +332,8 @@ def _conformal_scores(arrays: dict[str, AnyArray], n_targets: int) -> ConformalS
     if "conformity_places" in arrays:
         floats(arrays, "conformity_places", places.shape)
     require(np.all(places[1:] >= places[:-1]), "the groups of its errors are not sorted")
-    scores = ConformalScores(floats(arrays, "conformity", (n_targets, m)), places)
+    shaped = "conformity_shaped" in arrays and indices(arrays, "conformity_shaped", 2).any()
+    scores = ConformalScores(floats(arrays, "conformity", (n_targets, m)), places, bool(shaped))
     for group in scores.groups:
         require(np.all(np.diff(group, prepend=0.0) >= 0), "its errors are not sorted")
     return scores

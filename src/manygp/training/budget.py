@@ -19,6 +19,7 @@ from manygp.training.choose import COMMITTEE, TREND, compared_committees, is_fix
 from manygp.training.experts import FITTING, affordable, memory_of, shared_evaluations
 from manygp.training.single import SINGLE
 from manygp.trend.boosted import FAMILY as BOOSTED
+from manygp.trend.forest import FAMILY as FOREST
 from manygp.trend.registry import families
 
 
@@ -30,9 +31,10 @@ class CostModel:
     """
 
     # Evaluations of the likelihood that a fit takes on average: of an expert that is held near to
-    # the shared kernel, of one that is not, and of a single one.
+    # the shared kernel, of one that is not, of a fold of a single one, and of a single one.
     held_evaluations: int = 12
     free_evaluations: int = 40
+    fold_evaluations: int = 12
     single_evaluations: int = 60
     # Conditioning an expert takes this share of an evaluation, and a query of one row this share
     # of an evaluation over n.
@@ -44,10 +46,13 @@ class CostModel:
     # compare them, as a multiple of asking.
     trend_evaluations: int = 30
     trend_queries: int = 2
-    # Evaluations of the default kernel that take as long as it takes to try a structured one, and
-    # how many more for each square of the number of columns.
-    structured_evaluations: int = 240
-    structured_column_square: int = 6
+    # Evaluations of the default kernel that take as long as one of a structured one, and how many
+    # more for each column; those of the structured one that a look takes, and that come after
+    # some looks.
+    structured: float = 3.5
+    structured_column: float = 0.4
+    look_evaluations: int = 30
+    structured_evaluations: int = 30
     # Seconds to read the data, for each number; for each row and level of a tree; for each expert.
     number_seconds: float = 2e-7
     tree_seconds: float = 1.5e-7
@@ -216,17 +221,21 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
         seconds_of["calibration"] = _seconds_of_calibration(plan, job, n_experts)
     few, many = SINGLE.structured_rows
     if settings.chooses_trend and few <= n <= many and d > 1:
-        evaluations = COST.structured_evaluations + COST.structured_column_square * d**2
-        seconds_of["structure"] = evaluations * job.evaluation(n)
+        look = COST.look_evaluations * job.evaluation(min(n, SINGLE.look_rows))
+        whole = COST.structured_evaluations * job.evaluation(n)
+        factor = COST.structured + COST.structured_column * d
+        seconds_of["structure"] = factor * (look + whole)
     return {name: job.costs.wait * seconds for name, seconds in seconds_of.items()}
 
 
 def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
     n, _ = job.shape
     if n_experts == 1 and n < SINGLE.few_rows:
-        fits = SINGLE.folds * COST.free_evaluations * job.evaluation((1 - 1 / SINGLE.folds) * n)
-        starts = 3 if n <= SINGLE.noise_rows else 2  # expecting noise; with a prior, and without
-        return starts * fits / job.gain
+        folds = SINGLE.folds * COST.fold_evaluations * job.evaluation((1 - 1 / SINGLE.folds) * n)
+        variants = 4 if n <= SINGLE.noise_rows else 3
+        forest = FOREST.seconds("forest", job.shape, job)["forest"]
+        forests = (1 + SINGLE.forest_folds / job.gain) * forest
+        return variants * (COST.free_evaluations * job.evaluation(n) + folds / job.gain) + forests
     overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
     return _asking(
         job, min(n, COMMITTEE.learned_rows), n_experts, min(n, n / n_experts * (1 + overlap))

@@ -1,28 +1,49 @@
-"""A single expert: which kernel it has, and by how much its variance is to be corrected.
+"""A single expert of few rows: variants of it, chosen and corrected by folds that learn all anew.
 
-With few rows the folds that are left out learn their own hyperparameters: the expert knows every
-row through these, so that leave-one-out alone would promise too much. Folds are dealt by what rows
-hold, so that the order in which rows come has no say.
+Variants differ in the prior of hyperparameters, the kernel, and the trend. In each fold a variant
+learns everything from the other rows, trees and hyperparameters too: the expert knows every row
+through these, so that leave-one-out alone would promise too much. The choice is paid for: the
+errors of a fold, which correct the variance and are what is promised, are those of the variant
+that the other folds choose. Folds are dealt by what rows hold, so that the order in which rows
+come has no say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from manygp.arrays import Array, IndexArray
-from manygp.calibration import LeftOutErrors, farthest_known, recalibrate
-from manygp.committee.committee import Committee, Layout
-from manygp.fit_report import CalibrationReport
+from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.calibration import LeftOutErrors, farthest_known, fit_scale, gains, recalibrate
+from manygp.committee.committee import Committee, Layout, assemble
+from manygp.fit_report import Alternative, CalibrationReport
 from manygp.gp.expert import condition, predict_expert
-from manygp.gp.marginal_likelihood import Objective, TrainingData
+from manygp.gp.marginal_likelihood import KernelFit, Objective, TrainingData, maximise
+from manygp.gp.trend import Trend
 from manygp.kernels.additive import structured_kernel
-from manygp.kernels.base import NoisyKernel, White, Workspace, default_kernel, split_noise
+from manygp.kernels.base import (
+    Kernel,
+    NoisyKernel,
+    White,
+    Workspace,
+    default_kernel,
+    split_noise,
+)
 from manygp.rules import PredictionRules, none
+from manygp.runtime.parallel import single_threaded_blas, thread_map
 from manygp.settings import SearchSpace
-from manygp.training.choose import Choice, Selection, left_out_errors
-from manygp.training.experts import Builder, ExecutionContext, Task, fit_tasks
+from manygp.training.choose import (
+    Choice,
+    Selection,
+    left_out_errors,
+    start_kernel,
+    with_noise_of,
+)
+from manygp.training.experts import Builder, ExecutionContext
+from manygp.trend.forest import FOREST, forest_trend, part_of
 
 
 @dataclass(frozen=True)
@@ -33,18 +54,35 @@ class SingleChoice:
     # one of next to no rows not at all.
     few_rows: int = 2000
     fewest_rows: int = 2
+    # Folds, and those of variants with a forest, which takes longer than the expert.
     folds: int = 10
-    # Precision of a weak prior that holds the logarithms of its hyperparameters near where they
-    # start: length-scales there grow with the root of the number of columns. Rows that are left
-    # out decide whether to do without it, if there are more than a handful.
-    prior_precision: float = 1 / 3
+    forest_folds: int = 5
+    # Precisions of a prior that holds the logarithms of hyperparameters near where they start:
+    # length-scales there grow with the root of the number of columns. A weak one is for all of
+    # them; a firm one for length-scales, which few rows cannot tell apart.
+    weak: float = 1 / 3
+    firm: float = 3.0
+    # So few rows have no choice.
     handful: int = 12
+    # Relative improvements of the likelihood at which fits stop: of all rows, and of folds, which
+    # start where that of all rows has ended.
+    tolerances: tuple[float, float] = (1e-6, 1e-4)
+    # Up to so many rows, or rows for each column, folds do not start there, but anew.
+    cold_rows: int = 100
+    cold_share: float = 5.0
+    # Variants that are planned for: without a forest, which takes as long as some of them.
+    planned_variants: int = 4
     # From and to this many rows a kernel with a function of each column and pair of columns is
-    # tried.
+    # tried, if it promises something where so many of the rows are known.
     structured_rows: tuple[int, int] = (250, 1000)
-    # Relative improvements of its likelihood at which fits stop: of all rows, and of folds.
-    structured_tolerance: float = 1e-5
-    fold_tolerance: float = 1e-4
+    look_rows: int = 250
+    look_share: float = 2 / 3
+    look_tolerance: float = 1e-3
+    # How much more than by chance its likelihood gains where the other rows are not asked.
+    clear_gain: float = 2.0
+    # Its folds, and its tolerances: an evaluation of its likelihood takes five times as long.
+    structured_folds: int = 5
+    structured_tolerances: tuple[float, float] = (1e-4, 1e-3)
     # Standard errors of its gain that a committee must gain, whose leave-one-out knows the rows.
     min_gain_of_local: float = 2.0
     # Up to this many rows there is a second start, which expects noise: of all of the variance of
@@ -52,18 +90,97 @@ class SingleChoice:
     noise_rows: int = 100
     noise_variance: float = 1.0
     longer: float = 10.0
-    # Standard errors of its gain that an expert from the first start must gain over that: with the
-    # prior, and without, where nothing keeps the noise from vanishing.
-    min_gain_of_signal: tuple[float, float] = (0.5, 2.0)
+    # Standard errors that a variant must gain on what is simpler, and that one must gain without a
+    # prior of length-scales or with a forest. (Without any prior the noise may vanish, and rows
+    # that are left out do not always tell.)
+    min_gain: float = 0.5
+    min_gain_of_free: float = 1.0
+    min_gain_of_forest: float = 1.0
+    # The least share of a forest in its best mean with the expert at which it is tried.
+    least_share: float = 0.3
 
 
 SINGLE = SingleChoice()
 
 
-def fit_single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -> Selection:
+class Variant(NamedTuple):
+    """A way to make a single expert.
+
+    Attributes
+    ----------
+    name : str
+    kernel : callable
+        From rows, under the trend, to the kernel to start from.
+    precision : callable
+        From that kernel to the precision (p,) of the prior of its theta.
+    trend : callable
+        From rows to their trend, or None.
+    min_gain : float
+        Standard errors that it must gain on what is simpler.
+    n_folds : int
+    tolerances : (float, float)
+        Relative improvements of the likelihood at which fits stop: of all rows, and of folds.
+    """
+
+    name: str
+    kernel: Callable[[TrainingData], NoisyKernel]
+    precision: Callable[[NoisyKernel], Array]
+    trend: Callable[[TrainingData], Trend | None] = lambda _: None
+    min_gain: float = SINGLE.min_gain
+    n_folds: int = SINGLE.folds
+    tolerances: tuple[float, float] = SINGLE.tolerances
+
+    def learn(
+        self,
+        data: TrainingData,
+        run: ExecutionContext,
+        tolerance: float,
+        theta: Array | None = None,
+        restarts: Iterable[Array] = (),
+    ) -> tuple[TrainingData, KernelFit]:
+        """Rows under its trend, and its kernel, learned from theta (p,) on, or its own start."""
+        trend = self.trend(data)
+        if trend is not None:
+            data = data._replace(residuals=data.residuals - trend.fitted, trend=trend)
+        start = self.kernel(data)
+        objective = Objective(start, self.precision(start), tolerance, run.optimizer)
+        starts = np.vstack([start.theta if theta is None else theta, *restarts])
+        return data, maximise([data.likelihood(np.arange(len(data.X)))], objective, starts)
+
+
+class Evaluated(NamedTuple):
+    """A variant that has learned from all rows, and what its folds say of the rows they lack.
+
+    Attributes
+    ----------
+    variant : Variant
+    data : TrainingData
+    fit : KernelFit
+    errors : LeftOutErrors
+    nll : ndarray of shape (n,)
+        Of each row, after the correction that all of them teach.
+    """
+
+    variant: Variant
+    data: TrainingData
+    fit: KernelFit
+    errors: LeftOutErrors
+    nll: Array
+
+    def committee(self, builder: Builder) -> Committee:
+        """The single expert that has learned from all rows."""
+        common = None if builder.communication is None else (builder.communication, self.fit)
+        nobody = np.arange(0)
+        return assemble(self.data, builder.layout, [self.fit], lambda _: nobody, common, 1)
+
+
+def fit_single(
+    builder: Builder, space: SearchSpace, rng: np.random.Generator, *, tries_trends: bool
+) -> Selection:
     """A single expert: it has no rules to choose, but its variance can be corrected.
 
-    A kernel of the user's own is believed: the model then is scikit-learn's.
+    A kernel of the user's own is believed: the model then is scikit-learn's. `tries_trends` says
+    whether trees may lie under it.
     """
     rules = space.first_rules._replace(nearest=None)
     n = len(builder.data.X)
@@ -71,7 +188,8 @@ def fit_single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -
     is_corrected = is_one and space.recalibrate and space.standard
     if is_corrected and n < SINGLE.few_rows and builder.data.trend is None:
         order = _order_of_folds(builder.data, rng)
-        return _select_by_folds(builder, rules._replace(calibration=none), order)
+        rules = rules._replace(calibration=none)
+        return _select_by_folds(builder, rules, order, tries_trends=tries_trends)
     committee = builder.final(0.0, 0.0)
     if not space.recalibrate:
         return Selection(committee, rules)
@@ -82,50 +200,181 @@ def fit_single(builder: Builder, space: SearchSpace, rng: np.random.Generator) -
     return _corrected(committee, rules, left_out_errors(committee, builder, rules, rng), None)
 
 
-def _select_by_folds(builder: Builder, rules: PredictionRules, order: IndexArray) -> Selection:
-    """An expert of few rows, whose hyperparameters have a weak prior unless rows gain by none.
+def _select_by_folds(
+    builder: Builder, rules: PredictionRules, order: IndexArray, *, tries_trends: bool
+) -> Selection:
+    """The variant that rows choose which its folds have not seen, from the simplest on."""
+    run = builder.run
+    run.progress.begin("calibration")
+    evaluated = list(
+        run.progress.track(
+            "calibration",
+            (_evaluate(one, builder, order) for one in _variants(builder)),
+            SINGLE.planned_variants,
+        )
+    )
+    if tries_trends and FOREST.rows[0] <= len(order) <= FOREST.rows[1]:
+        best = evaluated[_chosen(evaluated)]
+        evaluated += [_evaluate(one, builder, order) for one in _with_forests(best, builder)]
+    best = evaluated[_chosen(evaluated)]
+    errors = _paid(evaluated, order)
+    selection = _corrected(best.committee(builder), rules, errors, errors.means)
+    compared = [
+        Alternative("expert", one.variant.name, float(one.nll.mean()), one is best)
+        for one in evaluated
+    ]
+    trend = {} if best.data.trend is None else {"trend": best.data.trend.model.name}
+    return selection.after(compared if len(compared) > 1 else [], **trend)
+
+
+def _variants(builder: Builder) -> Iterator[Variant]:
+    """Variants without a trend, the simplest first.
 
     Rows that are left out say little about the std at rows that are known: an expert that takes
     noise for signal errs at the others no more than one that does not. So the one that expects
-    noise is kept unless the other is clearly better.
+    noise is kept unless another is better.
     """
+    kernel, n = builder.kernel, len(builder.data.X)
 
-    def selection(builder: Builder, precision: float) -> Selection:
-        means, errors = _fold_errors(builder, precision, SINGLE.fold_tolerance, order)
-        return _corrected(builder.committee(precision, 0.0), rules, errors, means)
+    def start(data: TrainingData) -> NoisyKernel:
+        if data.trend is None:
+            return kernel
+        scaled = start_kernel(data, float(np.mean(data.residuals**2)))
+        return with_noise_of(scaled, float(np.exp(kernel.noise.bounds[0, 0])))
 
-    builder.run.progress.begin("calibration")
-    prior: Choice[Selection] = Choice("prior", Selection.row_nll)
-    prior.consider("weak", selection(builder, SINGLE.prior_precision))
-    if len(order) > SINGLE.handful:
-        prior.consider("none", selection(builder, 0.0))
-    if len(order) > SINGLE.noise_rows:
-        return prior.best.after(prior.alternatives)
-    gain = SINGLE.min_gain_of_signal[prior.value == "none"]
-    start: Choice[Selection] = Choice("start", Selection.row_nll, gain)
-    start.consider("noise", selection(_expecting_noise(builder), SINGLE.prior_precision))
-    start.consider("signal", prior.best)
-    left = [
-        one._replace(chosen=one.chosen and start.value == "signal") for one in prior.alternatives
-    ]
-    return start.best.after([*left, *start.alternatives])
+    def firm(start: NoisyKernel) -> Array:
+        return np.where(_is_length(start), SINGLE.firm, SINGLE.weak)
+
+    def weak(start: NoisyKernel) -> Array:
+        return np.full(start.n_free, SINGLE.weak)
+
+    def free(start: NoisyKernel) -> Array:
+        return np.where(_is_length(start), 0.0, SINGLE.weak)
+
+    if n <= SINGLE.handful:
+        yield Variant("weak prior", start, weak)
+        return
+    if n <= SINGLE.noise_rows:
+        yield Variant("expects noise", lambda data: _expecting_noise(start(data)), firm)
+    yield Variant("firm prior", start, firm)
+    yield Variant("weak prior", start, weak)
+    yield Variant("free lengths", start, free, min_gain=SINGLE.min_gain_of_free)
 
 
-def _expecting_noise(builder: Builder) -> Builder:
-    """The same builder; its kernel starts from long length-scales, and noise of all of y."""
-    kernel = builder.kernel
-    is_scale = np.array(["length_scale" in name for name in kernel.theta_names])
-    theta = kernel.theta + np.log(SINGLE.longer) * is_scale
+def _with_forests(best: Evaluated, builder: Builder) -> list[Variant]:
+    """The best variant on a half of a forest and on a whole one, if a forest has a share in y.
+
+    The share is that of the best mean of the forest, by trees that have not seen the row, and the
+    expert, by folds that have not.
+    """
+    grown: dict[bytes, Trend] = {}
+
+    def forest(data: TrainingData) -> Trend:
+        key = data.residuals.tobytes()
+        if key not in grown:
+            grown[key] = forest_trend(data.X, data.residuals, 0)
+        return grown[key]
+
+    data, said = builder.data, best.errors.means.T
+    more = forest(data).fitted - said
+    share = float(np.sum((data.residuals - said) * more) / max(np.sum(more**2), 1e-300))
+    if share < SINGLE.least_share:
+        return []
+    common: dict[str, Any] = {
+        "min_gain": SINGLE.min_gain_of_forest,
+        "n_folds": SINGLE.forest_folds,
+    }
+    half = best.variant._replace(trend=lambda data: part_of(forest(data), 0.5), **common)
+    whole = best.variant._replace(trend=forest, **common)
+    return [half._replace(name="half a forest"), whole._replace(name="forest")]
+
+
+def _is_length(kernel: NoisyKernel) -> AnyArray:
+    """Which elements of theta are length-scales: (p,)."""
+    return np.array(["length_scale" in name for name in kernel.theta_names])
+
+
+def _expecting_noise(kernel: NoisyKernel) -> NoisyKernel:
+    """The same kernel, with long length-scales and noise of all of y."""
+    theta = kernel.theta + np.log(SINGLE.longer) * _is_length(kernel)
     theta[-1] = np.log(SINGLE.noise_variance)
-    start = kernel.with_theta(np.clip(theta, *kernel.bounds.T))
-    starts = [start.theta[None]]
-    return Builder(builder.data, builder.layout, start, starts, builder.communication, builder.run)
+    return kernel.with_theta(np.clip(theta, *kernel.bounds.T))
 
 
 def _order_of_folds(data: TrainingData, rng: np.random.Generator) -> IndexArray:
     """Rows (n,) as they are dealt into folds: at random, whatever the order they come in."""
     columns = np.vstack([data.alpha, data.residuals.T, data.X.T])
     return np.lexsort(columns)[rng.permutation(len(data.X))]
+
+
+def _evaluate(variant: Variant, builder: Builder, order: IndexArray) -> Evaluated:
+    """Let a variant learn from all rows, and from all but each fold.
+
+    `order` (n,) is that in which rows are dealt into folds.
+    """
+    data, run, n = builder.data, builder.run, len(order)
+    with single_threaded_blas():
+        known, fit = variant.learn(data, run, variant.tolerances[0], None, builder.starts[0][1:])
+
+    theta = None if _are_few(data) else fit.kernel.theta
+
+    def left_out(fold: IndexArray) -> LeftOutErrors:
+        rest = data.some(np.setdiff1d(np.arange(n), fold))
+        learned = variant.learn(rest, run, variant.tolerances[1], theta)
+        return _errors_of(*learned, data, fold)
+
+    folds = np.array_split(order, min(n, variant.n_folds))
+    with thread_map(run.n_jobs) as parallel_map:
+        pieces = list(parallel_map(left_out, folds))
+    in_order = np.argsort(np.concatenate(folds))
+    arrays = (np.concatenate(one, axis=-1)[..., in_order] for one in zip(*pieces, strict=True))
+    errors = LeftOutErrors(*arrays)
+    return Evaluated(variant, known, fit, errors, errors.row_nll(recalibrate(errors)[0]))
+
+
+def _are_few(data: TrainingData) -> bool:
+    """Whether folds start anew: where all rows have ended tells a fold which columns matter."""
+    n, d = data.X.shape
+    return n <= SINGLE.cold_rows or n < SINGLE.cold_share * d
+
+
+def _errors_of(
+    known: TrainingData, fit: KernelFit, data: TrainingData, rows: IndexArray
+) -> LeftOutErrors:
+    """Errors of some rows of the data by an expert that knows others."""
+    own, X = np.arange(len(known.X)), data.X[rows]
+    expert, trend, at = condition(known, own, own[:0], fit, exact=True), known.trend, None
+    at = None if trend is None else trend.model.at(X)
+    terms = None if at is None else at.basis
+    said = predict_expert(expert, X, Workspace(), with_variance=True, terms=terms)
+    explained = 0.0
+    if trend is not None and at is not None:
+        said, explained = said.on(trend, at, None), trend.model.explained
+    unknown = said.variance / (said.prior_variance + explained)
+    squares = (data.residuals[rows] - said.mean).T ** 2
+    total = said.variance + expert.noise_variance
+    return LeftOutErrors(squares, total, data.alpha[rows], unknown, rows, said.mean.T)
+
+
+def _chosen(evaluated: list[Evaluated], rows: AnyArray | slice = slice(None)) -> int:
+    """The place of the variant that some of the rows choose."""
+    best = 0
+    for place, one in enumerate(evaluated):
+        if gains(evaluated[best].nll[rows], one.nll[rows], one.variant.min_gain):
+            best = place
+    return best
+
+
+def _paid(evaluated: list[Evaluated], order: IndexArray) -> LeftOutErrors:
+    """Errors of all rows, those of a fold by the variant that the other folds choose."""
+    chosen = np.empty(len(order), dtype=np.intp)
+    for fold in np.array_split(order, min(len(order), SINGLE.folds)):
+        others = np.ones(len(order), dtype=bool)
+        others[fold] = False
+        chosen[fold] = _chosen(evaluated, others)
+    rows = np.arange(len(order))
+    every = zip(*(one.errors for one in evaluated), strict=True)
+    return LeftOutErrors(*(np.stack(one)[chosen, ..., rows].T for one in every))
 
 
 def _corrected(
@@ -136,8 +385,8 @@ def _corrected(
     curve = replace(curve, known=farthest_known(errors))
     correction = next(one.value for one in compared if one.chosen)
     report = CalibrationReport({"correction": correction}, tuple(compared), len(errors.variance))
-    answers = None if means is None else np.vstack([means, np.sqrt(errors.total(curve))])
-    return Selection(committee, rules._replace(recalibration=curve), errors, report, answers)
+    said = None if means is None else np.vstack([means, np.sqrt(errors.total(curve))])
+    return Selection(committee, rules._replace(recalibration=curve), errors, report, said)
 
 
 def try_structured_kernel(
@@ -147,10 +396,12 @@ def try_structured_kernel(
     space: SearchSpace,
     run: ExecutionContext,
 ) -> Selection:
-    """The selection, or one expert on all rows with a structured kernel if that is better.
+    """What was selected, or one expert on all rows with a structured kernel if that is better.
 
-    The folds of that expert have learned nothing from their rows. The committee has, by
+    The folds of that expert have learned nothing from their rows. What was selected has, by
     hyperparameters and the terms of a trend: it promises more, and must gain more to be kept.
+    Some of the rows are asked first: where an expert of these does not predict the others better
+    with the structured kernel, it is not tried.
 
     Parameters
     ----------
@@ -166,62 +417,56 @@ def try_structured_kernel(
     if selection.errors is None or selection.report is None:
         return selection
     run.progress.begin("structure")
-    (n, d), data = data.X.shape, data._replace(constant_mean=False)
-    likelihood, spread = data.likelihood(np.arange(n)), data.X.std(axis=0)
-    best = {}
-    for name, kernel in (
-        ("default", default_kernel(d, spread)), ("structured", structured_kernel(d, spread)),
-    ):  # fmt: skip
+    n, d = data.X.shape
+    spread = data.X.std(axis=0)
+    order = _order_of_folds(data, np.random.default_rng(0))
+
+    def variant(kernel: Kernel) -> Variant:
         start = NoisyKernel(split_noise(kernel).signal, noise)
-        free = np.zeros(start.n_free)
-        task = Task(np.arange(n), start.theta[None])
-        objective = Objective(start, free, SINGLE.structured_tolerance)
-        (fit,) = fit_tasks(data, [task], objective, run, single=True)
-        best[name] = fit.kernel, likelihood.posterior(fit.kernel).log_likelihood
-    (plain, before), (kernel, after) = best.values()
-    if after - before < kernel.n_free - plain.n_free:  # what chance would gain, and more
+        return Variant(
+            "structured",
+            lambda _: start,
+            lambda one: np.zeros(one.n_free),
+            n_folds=SINGLE.structured_folds,
+            tolerances=SINGLE.structured_tolerances,
+        )
+
+    plain, structured = (variant(make(d, spread)) for make in (default_kernel, structured_kernel))
+    with single_threaded_blas():
+        look = _look(plain, structured, data, order, run)
+    if look is None:
         return selection
     layout = Layout.of(data.X, [np.arange(n)], np.ones(d))
-    builder = Builder(data, layout, kernel, [kernel.theta[None]], None, run)
-    order = _order_of_folds(data, np.random.default_rng(0))
-    means, errors = _fold_errors(builder, 0.0, SINGLE.fold_tolerance, order)
+    builder = Builder(data, layout, look.kernel, [look.kernel.theta[None]], None, run)
+    other = _evaluate(structured._replace(kernel=lambda _: look.kernel), builder, order)
     rules = space.first_rules._replace(nearest=None, calibration=none)
-    other = _corrected(builder.committee(np.inf, 0.0), rules, errors, means)
+    single = _corrected(other.committee(builder), rules, other.errors, other.errors.means)
     choice: Choice[Selection] = Choice("structure", Selection.row_nll, SINGLE.min_gain_of_local)
-    choice.consider("global", other)
+    choice.consider("global", single)
     choice.consider("local", selection)
     if choice.best is selection:
         return selection.after(choice.alternatives)
     trends = [one for one in selection.report.alternatives if one.parameter == "trend"]
     left = [one._replace(chosen=False) for one in trends]
-    return other.after([*choice.alternatives, *left], trend="none")
+    return single.after([*choice.alternatives, *left], trend="none")
 
 
-def _fold_errors(
-    builder: Builder, precision: float, tolerance: float, order: IndexArray
-) -> tuple[Array, LeftOutErrors]:
-    """Means (t, n) and errors of experts that have learned nothing at all from the row.
-
-    `order` (n,) is that in which rows are dealt into folds.
-    """
-    data, run = builder.data, builder.run
-    n = len(data.X)
-    folds = np.array_split(order, min(n, SINGLE.folds))
-    rest = [np.setdiff1d(np.arange(n), fold) for fold in folds]
-    tasks = [Task(rows, builder.starts[0][:1]) for rows in rest]
-    held = np.full(builder.kernel.n_free, precision)
-    objective = Objective(builder.kernel, held, tolerance)
-    fits = fit_tasks(data, tasks, objective, run)
-    answers = []
-    for fold, rows, fit in zip(folds, rest, fits, strict=True):
-        expert = condition(data, rows, rows[:0], fit, exact=True)
-        said = predict_expert(expert, data.X[fold], Workspace(), with_variance=True)
-        squares = (data.residuals[fold] - said.mean).T ** 2
-        total, alpha = said.variance + expert.noise_variance, data.alpha[fold]
-        unknown = said.variance / said.prior_variance
-        answers.append((said.mean.T, squares, total, alpha, unknown))
-    in_order = np.argsort(np.concatenate(folds))
-    means, squares, total, alpha, unknown = (
-        np.concatenate(one, axis=-1)[..., in_order] for one in zip(*answers, strict=True)
-    )
-    return means, LeftOutErrors(squares, total, alpha, unknown, np.arange(n), means)
+def _look(
+    plain: Variant,
+    structured: Variant,
+    data: TrainingData,
+    order: IndexArray,
+    run: ExecutionContext,
+) -> KernelFit | None:
+    """The structured kernel of some of the rows, if it predicts the others better."""
+    n_known = min(SINGLE.look_rows, int(SINGLE.look_share * len(order)))
+    known, others = data.some(np.sort(order[:n_known])), np.sort(order[n_known:])
+    learned = [one.learn(known, run, SINGLE.look_tolerance)[1] for one in (plain, structured)]
+    likelihood = known.likelihood(np.arange(n_known))
+    before, after = (likelihood.posterior(one.kernel).log_likelihood for one in learned)
+    by_chance = (learned[1].kernel.n_free - learned[0].kernel.n_free) / 2
+    errors = [_errors_of(known, one, data, others) for one in learned]
+    nll = [one.row_nll(fit_scale(one)) for one in errors]
+    gain = after - before
+    is_better = gain > by_chance and gains(nll[0], nll[1], SINGLE.min_gain)
+    return learned[1] if is_better or gain > SINGLE.clear_gain * by_chance else None

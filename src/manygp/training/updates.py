@@ -97,6 +97,9 @@ def scaled(
 
     The others are as in `NewRows`.
     """
+    if model.target_transform is not None:
+        model.target_transform.require_within(Y)
+        alpha, Y = model.target_transform.of_rows(alpha, Y)
     targets = model.y_scaling.apply(Y)
     inputs.check_magnitude(targets, "y", None)
     return NewRows(
@@ -475,6 +478,8 @@ def merged(
     theirs = other.committee.training_data()
     X = other.x_scaling.undo(theirs.X)
     Y = other.y_scaling.undo(theirs.targets)
+    if other.target_transform is not None:
+        Y = other.target_transform.inverse(Y)
     unit = float(np.mean((other.y_scaling.scale / model.y_scaling.scale) ** 2))
     codes = None if other.encoder is None else other.encoder.codes_
     new = scaled(model, X, Y, np.zeros(len(X)), np.ones(len(X), dtype=bool), codes)
@@ -518,6 +523,9 @@ def _require_alike(model: FittedModel, other: FittedModel) -> None:
             "columns": one.columns,
             "number of targets": one.n_targets,
             "target": one.target,
+            "target_transform": None
+            if one.target_transform is None
+            else one.target_transform.to_json(),
             "normalize_y": bool(one.settings.normalize_y),
             "normalize_X": bool(one.settings.scales_X),
         }
@@ -542,8 +550,8 @@ def _require_alike(model: FittedModel, other: FittedModel) -> None:
 def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") -> FittedModel:
     """The model of the same rows whose kernel, trend, parts and errors are learned again.
 
-    It goes on from where it is: fits begin at the kernel as it is, and from about a thousand rows
-    on the kind of trend and the overlap stay what they are.
+    It goes on from where it is: fits begin at the kernel as it is, targets are transformed as they
+    were, and from about a thousand rows on the kind of trend and the overlap stay what they are.
     """
     state, begin, data = _state(model), perf_counter(), model.committee.training_data()
     unit = model.y_scaling.scale
@@ -551,7 +559,8 @@ def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") 
     alpha = np.asarray(data.alpha) * squared
     settings = replace(_narrowed(model), alpha=alpha if alpha.any() else 0.0, verbose=False)
     X, Y = model.x_scaling.undo(data.X), model.y_scaling.undo(data.targets)
-    prepared = prepare(settings, X, Y, model.columns)._replace(warm=model.kernel)
+    prepared = prepare(settings, X, Y, model.columns)
+    prepared = prepared._replace(warm=model.kernel, transform=model.target_transform)
     seed = settings.random_state if isinstance(settings.random_state, int) else 0
     learned = train(settings, prepared, seed, run, begin)
     parts = learned.committee.layout.parts

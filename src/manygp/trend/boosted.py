@@ -192,14 +192,14 @@ class FoldTrend(TrendModel):
         return TrendAt(said.mean(axis=0), spread, outside)
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-        if self.name != "boosted":
+        if self.name not in ("boosted", "forest"):
             raise ValueError(
                 f"trend={self.name} is a regressor, which a model file cannot hold; pickle keeps "
                 "any model"
             )
         trees: list[Trees] = [one for fold in self.models for one in fold]
         described = {
-            "name": "boosted",
+            "name": self.name,
             "folds": len(self.models),
             "baselines": [one.baseline for one in trees],
             "explained": self.explained,
@@ -237,7 +237,7 @@ class FoldTrend(TrendModel):
         models = tuple(tuple(built[i * n_targets : (i + 1) * n_targets]) for i in range(folds))
         importance = bounded(arrays, "trend_importance", (d,))
         require(np.all(importance >= 0), "the importance of a column of its trend is negative")
-        return cls("boosted", models, *read_ranges(arrays, d), explained, importance)
+        return cls(record["name"], models, *read_ranges(arrays, d), explained, importance)
 
 
 # Arrays of all nodes of all trees: places, which are integers, and numbers.

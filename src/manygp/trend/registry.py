@@ -14,6 +14,7 @@ MODULES: dict[str, str] = {
     "linear": "manygp.trend.linear",
     "additive": "manygp.trend.linear",
     "boosted": "manygp.trend.boosted",
+    "forest": "manygp.trend.forest",
 }
 # Names of the parameter `trend` that are no module's.
 BUILT_IN = ("auto", "none", "constant")

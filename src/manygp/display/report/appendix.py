@@ -25,7 +25,8 @@ from manygp.settings import Settings
 
 # Parameters whose values are compared from the simplest to the most flexible.
 SIMPLEST_FIRST = (
-    "trend", "structure", "kernel", "prior", "start", "shrinkage", "overlap", "correction",
+    "trend", "structure", "kernel", "expert", "prior", "start", "shrinkage", "overlap",
+    "correction",
 )  # fmt: skip
 # Length-scales of one kind that are shown: those that matter most.
 MOST_ALIKE = 10
@@ -34,6 +35,7 @@ MEANINGS = {
     "trend": "What holds everywhere, under the experts.",
     "structure": "Whether local experts, or one on all rows with a structured kernel.",
     "kernel": "Whether the shared kernel was fitted to rows far from each other, or near.",
+    "expert": "How few rows make one expert: priors, and trees under it.",
     "prior": "Whether a weak prior holds the hyperparameters of few rows near where they start.",
     "start": "Whether the hyperparameters of few rows start from y being noise, or mostly signal.",
     "shrinkage": "How firmly the experts' hyperparameters are held at the shared ones; ∞: they "
@@ -42,8 +44,8 @@ MEANINGS = {
     "temperature": "The higher, the more say the surest expert has.",
     "strength": "Strength of the calibration by information gain: 0 is none, 1 is the paper's.",
     "nearest": "Experts that are queried about a row.",
-    "correction": "How the predicted variance is corrected: not at all, by one factor, or by a "
-    "curve.",
+    "correction": "How the predicted variance is corrected: not at all, by a level that raises "
+    "it, by one factor, or by a curve.",
     "scale": "Factor of the predicted variance: above 1 where it was too small.",
     "power": "Above 1 where the predicted variances differed too little between rows, below 1 "
     "where too much.",
@@ -104,7 +106,7 @@ def _chosen(report: CalibrationReport | None) -> str:
     """What leave-one-out chose, and what that means."""
     if report is None:
         return ""
-    before = ("trend", "structure", "kernel", "prior", "start")  # what was chosen before the rules
+    before = ("trend", "structure", "kernel", "expert", "prior", "start")  # before the rules
     first = [one for one in report.alternatives if one.parameter in before and one.chosen]
     chosen = {**{one.parameter: one.value for one in first}, **report.chosen}
     rows = [

@@ -1,0 +1,97 @@
+"""Variants of a single expert: which are tried, which are chosen, and who pays for the choice."""
+
+import numpy as np
+import pytest
+
+from manygp import ManyGPRegressor
+from manygp.calibration import LeftOutErrors
+from manygp.kernels import RBF, White
+from manygp.training.single import Evaluated, Variant, _chosen, _paid
+
+
+def steps(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 5))
+    y = (X[:, 0] > 0.3) + 2 * (X[:, 1] > 0.6) * (X[:, 2] > 0.5) + 0.1 * rng.normal(size=n)
+    return X, y
+
+
+def experts_of(model):
+    return {
+        one.value: one.nll
+        for one in model.calibration_report_.alternatives
+        if one.parameter == "expert"
+    }
+
+
+def test_a_single_expert_has_a_constant_unless_it_is_scikit_learns():
+    X = np.random.default_rng(0).uniform(size=(60, 2))
+    y = 3 * np.exp(-5 * ((X - 0.5) ** 2).sum(axis=1))
+    assert ManyGPRegressor(random_state=0).fit(X, y).experts_[0].mean[0] != 0
+    own = ManyGPRegressor(RBF() + White(), optimizer=None, random_state=0).fit(X, y)
+    for model in (own, ManyGPRegressor(trend="none", random_state=0).fit(X, y)):
+        assert model.experts_[0].mean[0] == 0
+
+
+def test_steps_stand_on_a_forest_and_what_is_asked_for_does_not():
+    X, y = steps(200)
+    X_test, y_test = steps(500, seed=1)
+    model = ManyGPRegressor(random_state=0).fit(X, y)
+    plain = ManyGPRegressor(trend="constant", random_state=0).fit(X, y)
+    assert model.calibration_report_.chosen["trend"] == "forest"
+    assert {"half a forest", "forest"} <= set(experts_of(model))
+    assert not {"half a forest", "forest"} & set(experts_of(plain))
+    errors = [np.std(y_test - one.predict(X_test)) for one in (model, plain)]
+    assert errors[0] < 0.9 * errors[1]
+
+
+def test_a_smooth_function_tries_no_forest():
+    X = np.random.default_rng(0).uniform(size=(80, 2))
+    model = ManyGPRegressor(random_state=0).fit(X, np.sin(4 * X[:, 0]) + X[:, 1] ** 2)
+    assert experts_of(model)
+    assert not {"half a forest", "forest"} & set(experts_of(model))
+
+
+def test_a_handful_of_rows_has_no_choice():
+    X = np.linspace(0, 1, 12)[:, None]
+    assert experts_of(ManyGPRegressor(random_state=0).fit(X, X[:, 0] ** 2)) == {}
+
+
+def evaluated(name, nll, place):
+    """A variant whose folds have these NLL, and whose errors tell which variant it is."""
+    n = len(nll)
+    errors = LeftOutErrors(
+        np.full((2, n), place), np.full(n, place), np.zeros(n), np.zeros(n),
+        np.arange(n), np.full((2, n), place),
+    )  # fmt: skip
+    return Evaluated(Variant(name, None, None), None, None, errors, np.array(nll))
+
+
+def test_the_errors_of_a_fold_are_those_of_the_variant_that_other_folds_choose():
+    # The second variant is better on average for the sake of the last row alone.
+    nll = np.zeros(10), np.array([0.1] * 9 + [-9.0])
+    both = [evaluated("first", nll[0], 1.0), evaluated("second", nll[1], 2.0)]
+    assert _chosen(both) == 1
+    errors = _paid(both, np.arange(10)[::-1])
+    np.testing.assert_array_equal(errors.variance, [2.0] * 9 + [1.0])
+    np.testing.assert_array_equal(errors.means, [[2.0] * 9 + [1.0]] * 2)
+    np.testing.assert_array_equal(errors.rows, np.arange(10))
+
+
+@pytest.mark.parametrize("n", [40, 150])
+def test_workers_have_no_say(n):
+    X, y = steps(n)
+    one, two = (ManyGPRegressor(random_state=0, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
+    for first, second in zip(
+        one.predict(X, return_std=True), two.predict(X, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_rows_far_from_all_data_have_the_distribution_of_y():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(80, 2))
+    y = 50 + 5 * np.cos(3 * X[:, 0]) + X[:, 1]
+    mean, std = ManyGPRegressor(random_state=0).fit(X, y).predict([[1e4, -1e4]], return_std=True)
+    assert mean[0] == pytest.approx(y.mean())
+    assert std[0] >= y.std()
