@@ -30,12 +30,12 @@ from manygp import ManyGPRegressor
 
 LEVEL = 0.9
 # Rows of a window in which coverage is counted, and what `window` keeps.
-WINDOW = 2000
-KEPT = 3000
+WINDOW = 1000
+KEPT = 2000
 # Rows before the stream, and its days and rows of a day.
-FIRST, DAYS, DAY_ROWS = 3000, 16, 500
+FIRST, DAYS, DAY_ROWS = 2000, 20, 250
 # Rows of flights that take part, as a share; its first month is before the stream.
-SHARE, FLIGHT_DAYS = 0.2, 28
+SHARE, FLIGHT_DAYS = 0.1, 28
 # What is left out of the choices of a fit, so that a study takes minutes.
 LEAN: dict[str, Any] = {
     "trend": "constant", "hyperparameters": "shared", "overlap": 1.0, "random_state": 0,

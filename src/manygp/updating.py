@@ -61,7 +61,7 @@ class Updating(BaseEstimator):
             parameter `alpha`, if that is one number.
         refresh : {"auto", "never", "always"}, default="auto"
             When kernel, trend, parts and calibration are learned again, from where they are. With
-            "auto" that is when there are half as many rows again as the last time, or when
+            "auto" that is when half as many rows have come as they were learned from, or when
             intervals hold other shares of the new rows than they promise.
         """
         _check_refresh(refresh)
