@@ -85,8 +85,8 @@ def test_what_was_recorded_after_some_steps_is_the_model_of_so_many_steps():
         )
         return model.fit(data.X_train, data.y_train).predict(data.X_test, return_std=True)
 
-    recorder = early.Recorder()
+    recorder = early.Recorder((25, 50))
     fitted(recorder)
-    replayed = fitted(early.Replay(recorder.found, 25))
+    replayed = fitted(early.Replay(recorder.paths, 25))
     assert np.array_equal(replayed, fitted(Adam(25)))
-    assert not np.allclose(replayed, fitted(early.Replay(recorder.found, 50)), rtol=1e-3)
+    assert not np.allclose(replayed, fitted(early.Replay(recorder.paths, 50)), rtol=1e-3)
