@@ -1,4 +1,4 @@
-"""What the arrays of a file must be: a ValueError says what is not."""
+"""Checks of the arrays of a file: a ValueError says which one is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
 
 # Numbers of a large array that are looked at together.
-BLOCK = 2**22
+CHECKED_NUMBERS = 2**22
 
 
 def require(fact: object, otherwise: str) -> None:
@@ -27,15 +27,15 @@ def shape_of(arrays: dict[str, AnyArray], name: str) -> tuple[int, int]:
 
 def every(fact: Callable[[Any], Any], array: AnyArray) -> bool:
     """Whether a fact holds for all numbers of an array, which may be larger than memory."""
-    step = max(1, BLOCK * len(array) // max(1, array.size))
+    step = max(1, CHECKED_NUMBERS * len(array) // max(1, array.size))
     return all(np.all(fact(array[i : i + step])) for i in range(0, len(array), step))
 
 
 def floats(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> Array:
-    found = arrays[name]
-    if found.dtype != np.float64 or found.shape != shape or not every(np.isfinite, found):
+    array = arrays[name]
+    if array.dtype != np.float64 or array.shape != shape or not every(np.isfinite, array):
         raise ValueError(f"{name} must hold finite numbers of shape {shape}")
-    return found
+    return array
 
 
 def bounded(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> Array:
@@ -47,11 +47,11 @@ def bounded(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> A
 
 def integers_below(arrays: dict[str, AnyArray], name: str, end: int) -> AnyArray:
     """Integers (n,) as they are in the file."""
-    found = arrays[name]
-    whole = found.dtype == np.int32 and found.ndim == 1
-    if not (whole and every(lambda x: (x >= 0) & (x < end), found)):
+    array = arrays[name]
+    whole = array.dtype == np.int32 and array.ndim == 1
+    if not (whole and every(lambda x: (x >= 0) & (x < end), array)):
         raise ValueError(f"{name} must hold integers from 0 to {end - 1}")
-    return found
+    return array
 
 
 def indices(arrays: dict[str, AnyArray], name: str, end: int) -> IndexArray:

@@ -168,7 +168,7 @@ def psd_root(A: Array) -> Array:
 
 
 class Posterior(NamedTuple):
-    """What is needed to predict from n rows with t targets.
+    """Arrays that predictions from n rows with t targets need.
 
     Attributes
     ----------
@@ -384,7 +384,7 @@ class KernelFit(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """What fits of hyperparameters have in common.
+    """Objective that fits of hyperparameters share.
 
     Attributes
     ----------
@@ -481,8 +481,8 @@ class _Search:
         best = self.best, self.best_theta
 
         def minus(theta: Any, eval_gradient: Any = True) -> Any:  # scikit-learn's signature
-            found = self(np.asarray(theta, dtype=float))
-            return found if eval_gradient else found[0]
+            loss = self(np.asarray(theta, dtype=float))
+            return loss if eval_gradient else loss[0]
 
         theta, value = self.objective.optimizer(minus, start, bounds=self.bounds)
         self.best, self.best_theta = best

@@ -16,7 +16,7 @@ SMALLEST_REST = 1e-12
 
 
 class TrendAt(NamedTuple):
-    """What a trend says about N rows, in the units of the normalised targets.
+    """Values of a trend at N rows, in the units of the normalised targets.
 
     For rows that carry derivatives (see `manygp.dual`) all of these carry them too.
 
@@ -61,12 +61,12 @@ class TrendAt(NamedTuple):
 
     def whole_variance(self) -> Array:
         """The variance of the trend where no expert explains a part of it: (N,)."""
-        found: Array = self.variance_with(self.basis)
-        return found
+        variance: Array = self.variance_with(self.basis)
+        return variance
 
 
 class Kriging(NamedTuple):
-    """How much each training row has moved the coefficients of a trend.
+    """Influence of each training row on the coefficients of a trend.
 
     With all rows but one, coefficients are those of all rows less `pull` times `step`, and their
     covariance, which is the identity, becomes I + pull pull' / curvature.
@@ -138,7 +138,7 @@ class TrendModel(ABC):
 
     @classmethod
     def from_file(
-        cls, found: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
+        cls, record: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
     ) -> Self:
         """The trend of a file, for d columns and t targets, checked: a ValueError if wrong."""
         raise ValueError(f"a trend cannot be read from a file: {cls.__name__} has no `from_file`")

@@ -19,7 +19,7 @@ from manygp.tables.parquet_files import PARQUET, count_rows
 from manygp.tables.training_rows import ColumnRoles, TrainingTable, input_names, read_training
 
 
-class Source(NamedTuple):
+class TableSource(NamedTuple):
     """A table on a disk.
 
     Attributes
@@ -38,7 +38,10 @@ class Source(NamedTuple):
     @property
     def is_large(self) -> bool:
         """Whether it has more rows than are read into memory."""
-        return format_of(self.path) is PARQUET and count_rows(self.path) > training.MEMORY_ROWS
+        return (
+            format_of(self.path) is PARQUET
+            and count_rows(self.path) > training.OUT_OF_CORE.memory_rows
+        )
 
     @property
     def has_numbers(self) -> bool:
@@ -55,7 +58,7 @@ class Source(NamedTuple):
         return read_training(self.path, self.roles)
 
 
-def train_file(settings: Settings, source: Source, engine: Engine, seed: int) -> FittedModel:
+def train_file(settings: Settings, source: TableSource, engine: Engine, seed: int) -> FittedModel:
     """The model of a large Parquet file, or of all in a folder."""
     training.check_settings(settings)
     roles = source.roles

@@ -21,8 +21,8 @@ from manygp.checks import (
     require,
     shape_of,
 )
-from manygp.committee.committee import CHUNK_ROWS, Committee, Layout, assemble_later
-from manygp.gp.expert import MOST_ROWS, SINGLE_ROWS, KernelFits, Slices, Spans, in_one
+from manygp.committee.committee import QUERYING, Committee, Layout, assemble_later
+from manygp.gp.expert import MEMORY, PRECISION, KernelFits, Slices, Spans, in_one
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend
 from manygp.inputs import Scaling
@@ -49,8 +49,8 @@ class Parts(NamedTuple):
     @property
     def sizes(self) -> IndexArray:
         """How many rows each expert knows: (M,)."""
-        found: IndexArray = np.diff(self.own.bounds) + np.diff(self.neighbours.bounds)
-        return found
+        sizes: IndexArray = np.diff(self.own.bounds) + np.diff(self.neighbours.bounds)
+        return sizes
 
     def seated(self) -> tuple[Sequence[IndexArray], Sequence[IndexArray], KernelFits]:
         """The own rows, the neighbours and the kernel of the expert in each seat."""
@@ -104,9 +104,9 @@ def read_experts(
     if "communication" in arrays:
         common = indices(arrays, "communication", n)
         require(len(np.unique(common)) == len(common) > 0, "it communicates a row twice")
-    found = Parts(data, own, neighbours, fits, metric, seats, common)
-    _require_memory(found, kernel)
-    return found
+    parts = Parts(data, own, neighbours, fits, metric, seats, common)
+    _require_memory(parts, kernel)
+    return parts
 
 
 def _data(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> TrainingData:
@@ -133,7 +133,7 @@ def describe_trend(trend: Trend) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     return described, rows | arrays
 
 
-def _trend(found: dict[str, Any], arrays: dict[str, AnyArray], data: TrainingData) -> Trend:
+def _trend(record: dict[str, Any], arrays: dict[str, AnyArray], data: TrainingData) -> Trend:
     """The trend of a file with rows; how its terms depend on them is left to be computed."""
     (n, d), n_targets = data.X.shape, data.residuals.shape[1]
     fitted, shift = (
@@ -141,7 +141,7 @@ def _trend(found: dict[str, Any], arrays: dict[str, AnyArray], data: TrainingDat
     )
     growth = bounded(arrays, "trend_growth", (n,))
     require(every(lambda x: x >= 0, growth), "a variance of its trend is negative")
-    model = family_of(found["name"]).model.from_file(found, arrays, (d, n_targets))
+    model = family_of(record["name"]).model.from_file(record, arrays, (d, n_targets))
     return Trend(model, fitted, shift, growth)
 
 
@@ -149,11 +149,11 @@ def read_order(arrays: dict[str, AnyArray], n: int) -> AnyArray | None:
     """Places (n,) of a file's rows in the data that they come from, if it tells."""
     if "order" not in arrays:
         return None
-    found = integers_below(arrays, "order", 2**31)
-    require(len(found) == n, "its order is not that of its rows")
-    ordered = np.sort(found)
+    order = integers_below(arrays, "order", 2**31)
+    require(len(order) == n, "its order is not that of its rows")
+    ordered = np.sort(order)
     require(np.all(ordered[1:] > ordered[:-1]), "a row is there twice")
-    return found
+    return order
 
 
 def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[Spans, Spans]:
@@ -246,11 +246,11 @@ def _require_memory(parts: Parts, kernel: NoisyKernel) -> None:
     memory, data, sizes = physical_memory(), parts.data, parts.sizes
     common = 0 if parts.communication is None else len(parts.communication)
     most = max(int(sizes.max()), common)
-    rows = max(most, min(int(sizes.sum()), MOST_ROWS))
+    rows = max(most, min(int(sizes.sum()), MEMORY.expert_rows))
     numbers = 8 * rows * (data.X.shape[1] + data.residuals.shape[1] + 1)
-    factor = 8 * most**2 + (4 * most**2 if most >= SINGLE_ROWS and len(sizes) > 1 else 0)
+    factor = 8 * most**2 + (4 * most**2 if most >= PRECISION.single_rows and len(sizes) > 1 else 0)
     with np.errstate(all="ignore"):
-        scratch = 8 * CHUNK_ROWS * most * scratch_arrays(kernel.signal, data.X[:1])
+        scratch = 8 * QUERYING.chunk_rows * most * scratch_arrays(kernel.signal, data.X[:1])
         trend = 0.0 if data.trend is None else data.trend.model.bytes_on_rows(len(data.X), most)
     needed = numbers + factor + scratch + trend
     require(

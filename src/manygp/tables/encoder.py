@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -28,18 +29,26 @@ from manygp.tables.frames import as_batch
 from manygp.tables.survey import MOST_ONE_HOT, Finding, Problems, Survey, problems_of
 from manygp.tables.values import as_days, as_floats, as_words
 
-# Training rows whose values take the place of one that is missing or unknown, each in turn.
-DONORS = 20
-# Folds of the target means: a training row's own target is in none of its features.
-FOLDS = 5
-# At least so many rows tell how much noise missing values make, and at most so many are asked.
-NOISE_ROWS = (50, 20_000)
-# A cycle shows if the data hold it this often, two moments in half of it,
-TURNS = 2
-# and its phases differ: all equal have a spread of 0, those of a whole turn of 1.
-SPREAD = 0.01
-# Rows of which the alternatives are asked about at once.
-DOUBTFUL_ROWS = 4096
+
+@dataclass(frozen=True)
+class EncodingChoice:
+    """Numbers of the encoding of a table, and why they are what they are."""
+
+    # Training rows whose values take the place of one that is missing or unknown, each in turn.
+    donors: int = 20
+    # Folds of the target means: a training row's own target is in none of its features.
+    folds: int = 5
+    # At least so many rows tell how much noise missing values make, and at most so many are asked.
+    noise_rows: tuple[int, int] = (50, 20_000)
+    # A cycle shows if the data hold it this often, two moments in half of it,
+    cycle_turns: int = 2
+    # and its phases differ: all equal have a spread of 0, those of a whole turn of 1.
+    cycle_spread: float = 0.01
+    # Rows of which the alternatives are asked about at once.
+    doubtful_rows: int = 4096
+
+
+ENCODING = EncodingChoice()
 
 
 class Encoded(NamedTuple):
@@ -145,8 +154,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         batch, Y = _required(as_batch(X)), _targets(y)
         findings = self._findings(batch, len(Y))
         rng = np.random.RandomState(self.random_state)
-        folds = rng.randint(FOLDS, size=len(Y)) if len(Y) > 2 * FOLDS else np.arange(len(Y)) % 2
-        rows = rng.permutation(len(Y))[:DONORS]
+        few = len(Y) <= 2 * ENCODING.folds
+        folds = np.arange(len(Y)) % 2 if few else rng.randint(ENCODING.folds, size=len(Y))
+        rows = rng.permutation(len(Y))[: ENCODING.donors]
         columns, pieces, donors, gaps = [], [], [], []
         for one in findings:
             column = _learn(one.name, one.kind, batch, Y)
@@ -158,8 +168,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             pieces.append(_out_of_fold(column, batch, Y, folds) if column.means else piece)
             gaps.append(unusual.missing)
         refuse_repeated("encoded column", [name for one in columns for name in one.features])
-        found, lacking = np.hstack(pieces), np.column_stack(gaps)
-        noise = _noise_of_gaps(found, Y, lacking, self.random_state)
+        encoded, lacking = np.hstack(pieces), np.column_stack(gaps)
+        noise = _noise_of_gaps(encoded, Y, lacking, self.random_state)
         self.columns_ = tuple(
             column._replace(noise=float(one)) for column, one in zip(columns, noise, strict=True)
         )
@@ -167,7 +177,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.donors_ = np.hstack(donors)
         self.codes_ = self.codes(batch)
         self._set_names()
-        return found
+        return encoded
 
     def _findings(self, batch: Batch, n_targets: int) -> list[Finding]:
         """What the columns hold; problems of all of them are refused at once."""
@@ -191,17 +201,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, batch: Batch) -> Encoded:
         """Encode rows, and tell what is not known about them."""
-        pieces, found = [], []
+        pieces, doubts = [], []
         for column in self.columns_:
             if column.name not in batch.columns:
                 raise ValueError(f"X lacks the column {column.name!r}")
             piece, unusual = encode_column(column, batch)
             check_policies(column, batch, unusual, (self.missing, self.unknown))
             pieces.append(piece)
-            found.append(unusual)
-        missing = np.column_stack([one.missing for one in found])
-        unknown = np.column_stack([one.unknown for one in found])
-        learned = np.array([one.learned for one in found])
+            doubts.append(unusual)
+        missing = np.column_stack([one.missing for one in doubts])
+        unknown = np.column_stack([one.unknown for one in doubts])
+        learned = np.array([one.learned for one in doubts])
         noise = missing @ np.array([column.noise for column in self.columns_])
         return Encoded(np.hstack(pieces), missing, unknown, unknown | (missing & ~learned), noise)
 
@@ -237,8 +247,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         alpha = alpha + rows.noise
         mean, std = answer(rows.X, alpha)
         where = np.flatnonzero(rows.doubtful.any(axis=1))
-        for start in range(0, len(where), DOUBTFUL_ROWS):
-            index = where[start : start + DOUBTFUL_ROWS]
+        for start in range(0, len(where), ENCODING.doubtful_rows):
+            index = where[start : start + ENCODING.doubtful_rows]
             copies = self._alternatives(rows.X[index], rows.doubtful[index])
             known = np.tile(alpha[index], len(copies))
             means, stds = answer(copies.reshape(-1, copies.shape[2]), known)
@@ -292,21 +302,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         }
 
     @classmethod
-    def from_json(cls, found: Any) -> Self:
+    def from_json(cls, record: Any) -> Self:
         """The encoder that `to_json` has written; anything else is a ValueError."""
-        match found:
+        match record:
             case {
                 "missing": "fill" | "error", "unknown": "fill" | "error",
                 "random_state": int(), "columns": list(), "donors": list(), **rest,
             } if not rest:  # fmt: skip
                 pass
             case _:
-                raise ValueError(f"an encoder is not {shortened(found)}")
-        encoder = cls(**{name: found[name] for name in ("missing", "unknown", "random_state")})
-        encoder.columns_ = _columns_from_json(found["columns"])
+                raise ValueError(f"an encoder is not {shortened(record)}")
+        encoder = cls(**{name: record[name] for name in ("missing", "unknown", "random_state")})
+        encoder.columns_ = _columns_from_json(record["columns"])
         d = len(encoder.names)
-        donors = [numbers_from_json("donors", row) for row in found["donors"]]
-        if any(len(row) != d for row in donors) or len(donors) > DONORS:
+        donors = [numbers_from_json("donors", row) for row in record["donors"]]
+        if any(len(row) != d for row in donors) or len(donors) > ENCODING.donors:
             raise ValueError("the donors of the encoder are not rows of its features")
         encoder.donors_ = np.array(donors).reshape(-1, d)
         encoder._set_names()
@@ -333,10 +343,10 @@ def safe_mean(values: Array) -> Array:
     return np.asarray((values * 2.0**-40).mean(axis=0) * 2.0**40)
 
 
-def _columns_from_json(found: Any) -> tuple[Column, ...]:
-    if not isinstance(found, list) or not found:
-        raise ValueError(f"an encoding is a list of columns, not {shortened(found)}")
-    columns = tuple(map(column_from_json, found))
+def _columns_from_json(records: Any) -> tuple[Column, ...]:
+    if not isinstance(records, list) or not records:
+        raise ValueError(f"an encoding is a list of columns, not {shortened(records)}")
+    columns = tuple(map(column_from_json, records))
     refuse_repeated("column of the encoding", [column.name for column in columns])
     return columns
 
@@ -363,35 +373,35 @@ def _noise_of_gaps(X: Array, Y: Array, gaps: npt.NDArray[np.bool_], seed: int) -
     The squared errors of boosted trees, in folds that have not seen the row, as a sum over the
     columns that are missing. With several targets, whose units may differ, it is 0.
     """
-    found = np.zeros(gaps.shape[1])
+    noise = np.zeros(gaps.shape[1])
     which = np.flatnonzero(gaps.any(axis=0))
-    if not len(which) or len(Y) < NOISE_ROWS[0] or Y.shape[1] > 1:
-        return found
+    if not len(which) or len(Y) < ENCODING.noise_rows[0] or Y.shape[1] > 1:
+        return noise
     from scipy.optimize import nnls
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.model_selection import KFold, cross_val_predict
     from threadpoolctl import threadpool_limits
 
     rng = np.random.RandomState(seed)
-    rows = rng.permutation(len(Y))[: NOISE_ROWS[1]]
+    rows = rng.permutation(len(Y))[: ENCODING.noise_rows[1]]
     scale = float(np.ptp(Y)) or 1.0
     y = Y[rows, 0] / scale
     trees = HistGradientBoostingRegressor(early_stopping=False, random_state=seed)
     with threadpool_limits(1):  # else the last digits may depend on the machine
-        guess = cross_val_predict(trees, X[rows], y, cv=KFold(FOLDS))
+        guess = cross_val_predict(trees, X[rows], y, cv=KFold(ENCODING.folds))
     parts = np.column_stack([np.ones(len(rows)), gaps[rows][:, which]])
     with np.errstate(over="ignore"):
-        found[which] = nnls(parts, (y - guess) ** 2)[0][1:] * np.square(scale)
-    if not np.isfinite(found).all():
+        noise[which] = nnls(parts, (y - guess) ** 2)[0][1:] * np.square(scale)
+    if not np.isfinite(noise).all():
         warn("y is so large that the noise of missing values overflows, and is left out; scale y")
-    return np.where(np.isfinite(found), found, 0.0)
+    return np.where(np.isfinite(noise), noise, 0.0)
 
 
 def _raw(column: Column, batch: Batch) -> Array:
     """Numbers or days, NaN where they are missing."""
     values = batch.columns[column.name]
-    found = as_floats(values) if column.kind == "number" else as_days(values)
-    return np.empty(0) if found is None else found
+    numbers = as_floats(values) if column.kind == "number" else as_days(values)
+    return np.empty(0) if numbers is None else numbers
 
 
 def _learn(name: str, kind: str, batch: Batch, Y: Array) -> Column:
@@ -436,12 +446,12 @@ def _target_means(codes: npt.NDArray[np.intp], Y: Array, n_categories: int) -> A
 def _out_of_fold(column: Column, batch: Batch, Y: Array, folds: npt.NDArray[Any]) -> Array:
     """The means of the categories of training rows, by rows of other folds: (n, t)."""
     codes = codes_of(column, as_words(batch.columns[column.name]))
-    found = np.empty((len(codes), Y.shape[1]))
+    encoded = np.empty((len(codes), Y.shape[1]))
     for fold in np.unique(folds):
         own = folds == fold
         means = _target_means(codes[~own], Y[~own], len(column.categories))
-        found[own] = means.T[codes[own]]
-    return found
+        encoded[own] = means.T[codes[own]]
+    return encoded
 
 
 def _cycles_that_show(days: Array) -> tuple[str, ...]:
@@ -451,6 +461,7 @@ def _cycles_that_show(days: Array) -> tuple[str, ...]:
     for cycle, period in PERIODS.items():
         turns = np.ptp(days) / period
         spread = 1 - np.abs(np.exp(2j * np.pi * np.mod(days / period, 1.0)).mean())
-        if turns >= TURNS and resolution <= period / 2 and spread > SPREAD:
+        differ = turns >= ENCODING.cycle_turns and spread > ENCODING.cycle_spread
+        if differ and resolution <= period / 2:
             shown.append(cycle)
     return tuple(shown)

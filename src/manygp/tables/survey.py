@@ -1,4 +1,4 @@
-"""What the columns of a table hold, counted batch by batch, and what is wrong with them.
+"""Survey of the columns of a table, batch by batch, and the problems with them.
 
 A column holds numbers; or dates, if every value is one; or else categories. Numbers that are
 written in a way of their own, some text among numbers, and nearly unique text are problems. All
@@ -67,7 +67,7 @@ ODDITIES: dict[str, tuple[str, str, str]] = {
 
 
 class Problem(NamedTuple):
-    """What is wrong with a column, and what to do: on the command line, and from Python."""
+    """Problem with a column, and its remedies: on the command line, and from Python."""
 
     column: str
     what: str
@@ -79,7 +79,7 @@ class Problem(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What a column holds: its kind, how many values are missing or differ, and a problem."""
+    """Contents of a column: its kind, how many values are missing or differ, and a problem."""
 
     name: str
     kind: str
@@ -99,7 +99,7 @@ class Problems(Refusal):
 
 
 class Survey:
-    """What the columns of a table have held so far.
+    """Survey of the rows of a table so far.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ class Survey:
 
     def add(self, batch: Batch) -> dict[str, Array]:
         """Take note of a batch; the columns that hold numbers only, as floats."""
-        found = {column.name: column.add(batch) for column in self._seen}
-        return {name: numbers for name, numbers in found.items() if numbers is not None}
+        numbers_of = {column.name: column.add(batch) for column in self._seen}
+        return {name: numbers for name, numbers in numbers_of.items() if numbers is not None}
 
     def findings(self) -> list[Finding]:
         """What the columns hold, after all rows."""
@@ -125,7 +125,7 @@ class Survey:
 
 
 class _Seen:
-    """What one column has held so far."""
+    """Survey of the rows of one column so far."""
 
     def __init__(self, name: str, known: str | None = None) -> None:
         self.name = name
@@ -303,17 +303,17 @@ def problems_of(
     target : str, optional
         The column that must hold numbers.
     """
-    found = []
+    problems = []
     for one in findings:
         if one.name == target:
-            found += _problem_of_target(one)
+            problems += _problem_of_target(one)
         elif one.problem is not None:
-            found.append(one.problem)
+            problems.append(one.problem)
         elif missing == "error" and one.n_missing:
             what = f"{one.n_missing:,} values are missing"
             drop = f"fill them, or --drop {in_option(one.name)}"
-            found.append(Problem(one.name, what, drop, "fill them, or drop their rows"))
-    return found
+            problems.append(Problem(one.name, what, drop, "fill them, or drop their rows"))
+    return problems
 
 
 def _problem_of_target(one: Finding) -> list[Problem]:

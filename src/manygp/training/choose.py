@@ -22,7 +22,7 @@ from manygp.calibration import (
     normal_nll,
     recalibrate,
 )
-from manygp.committee.committee import MANY_ROWS, Committee, Layout, Query, balltree
+from manygp.committee.committee import QUERYING, Committee, Layout, Query, balltree
 from manygp.fit_report import Alternative, CalibrationReport, Plan, Shrinkage
 from manygp.gp.marginal_likelihood import Objective, TrainingData, maximise
 from manygp.gp.trend import SMALLEST_REST, TrendCandidate, TrendFactory
@@ -32,6 +32,7 @@ from manygp.rules import ExpertPredictions, PredictionRules, VarianceCurve
 from manygp.runtime.parallel import thread_map
 from manygp.settings import FEWEST_NEAREST, SearchSpace, Settings
 from manygp.training.experts import (
+    FITTING,
     Builder,
     ExecutionContext,
     affordable,
@@ -108,10 +109,6 @@ class TrendChoice:
 
 COMMITTEE = CommitteeChoice()
 TREND = TrendChoice()
-# A kernel whose noise is at most this multiple of the least that its bounds allow has none; one
-# that has at least this share of the variance is then tried.
-NO_NOISE = 10.0
-NOISE_FLOOR = 0.01
 # What the report calls the fields of the rules, and what it shows of their values.
 SHOWN_FIELDS = {"temperature": "weighting", "strength": "calibration", "nearest": "nearest"}
 
@@ -296,11 +293,11 @@ def draw_left_out(builder: Builder, rng: np.random.Generator) -> LeftOut:
     shuffled = [rng.permutation(part) for part in own if len(part) > folds]
     if not shuffled:
         return LeftOut(None, [builder.some_rows(COMMITTEE.rows, rng)], held_out=False)
-    found = [np.concatenate([rows[f::folds] for rows in shuffled]) for f in range(folds)]
-    n_folds = min(folds, -(-COMMITTEE.rows // len(found[0])))
+    drawn = [np.concatenate([rows[f::folds] for rows in shuffled]) for f in range(folds)]
+    n_folds = min(folds, -(-COMMITTEE.rows // len(drawn[0])))
     most = COMMITTEE.rows // n_folds
-    found = [np.sort(rng.permutation(fold)[:most]) for fold in found[:n_folds]]
-    return LeftOut(members, found, held_out=True)
+    drawn = [np.sort(rng.permutation(fold)[:most]) for fold in drawn[:n_folds]]
+    return LeftOut(members, drawn, held_out=True)
 
 
 # Trends.
@@ -431,8 +428,8 @@ class _TrendComparison(NamedTuple):
             return self._nll_by(candidate, self._kernel(learned, blocks, variance))
 
         with thread_map(self.run.n_jobs) as parallel_map:
-            found = list(parallel_map(nll_by, (random, clusters[: TREND.kernel_blocks])))
-        return min(found, key=lambda nll: float(nll.mean()))
+            losses = list(parallel_map(nll_by, (random, clusters[: TREND.kernel_blocks])))
+        return min(losses, key=lambda nll: float(nll.mean()))
 
     def _kernel(
         self, learned: TrainingData, blocks: list[IndexArray], variance: float
@@ -456,9 +453,9 @@ class _TrendComparison(NamedTuple):
         one_overlap = len(self.space.overlaps) == 1
         overlap = self.space.overlaps[0] if one_overlap else TREND.overlap
         left_out = LeftOut(None, [np.concatenate(self.groups)], held_out=False)
-        found = evaluate(builder, self.space, left_out, Candidate(np.inf, overlap)).best_nll
+        losses = evaluate(builder, self.space, left_out, Candidate(np.inf, overlap)).best_nll
         ends = np.cumsum([len(group) for group in self.groups])[:-1]
-        return np.array([group.mean() for group in np.split(found, ends)])
+        return np.array([group.mean() for group in np.split(losses, ends)])
 
 
 def _middle(X: Array, region: IndexArray) -> IndexArray:
@@ -505,7 +502,7 @@ class KernelChoice(NamedTuple):
         if shared:
             kernel = self._fitted(start, random_blocks(n, rows, rng))
         layout = self._layout(metric(kernel, d) if shared else np.ones(d))
-        if layout.is_single and not shared and n > MANY_ROWS:  # as a warm start
+        if layout.is_single and not shared and n > QUERYING.many_rows:  # as a warm start
             kernel = self._fitted(start, random_blocks(n, rows, rng), limit=False)
         builder = self._builder(kernel, layout)
         compares = self.plan.kernels == 2 and not layout.is_single and n >= 2 * rows
@@ -529,7 +526,7 @@ class KernelChoice(NamedTuple):
         """The best builder, which has no noise, beside one that has some."""
         (rng,) = self.rng.spawn(1)  # what is not taken changes nothing
         blocks = near_blocks(self.data.X, best.kernel, self.plan.shared_rows, rng)
-        floor = NOISE_FLOOR * self.trend.mean_square
+        floor = FITTING.noise_floor * self.trend.mean_square
         noisy = self._builder(self._fitted(with_noise_of(start, floor), blocks), best.layout)
         return self._compared("noise", {"free": best, "floor": noisy}, rng)
 
@@ -573,8 +570,8 @@ class KernelChoice(NamedTuple):
 
 def has_no_noise(kernel: NoisyKernel) -> bool:
     """Whether its noise is next to the least that its bounds allow."""
-    bounds = kernel.noise.bounds
-    return len(bounds) == 1 and bool(np.log(kernel.noise_variance / NO_NOISE) <= bounds[0, 0])
+    bounds, variance = kernel.noise.bounds, kernel.noise_variance
+    return len(bounds) == 1 and bool(np.log(variance / FITTING.no_noise) <= bounds[0, 0])
 
 
 def with_noise_of(kernel: NoisyKernel, least: float) -> NoisyKernel:
@@ -766,7 +763,7 @@ def _sufficient(
 
 def _neighbouring_rules(scores: Scores, rules: PredictionRules) -> list[Alternative]:
     """The rules that differ from the chosen ones in one parameter."""
-    found = []
+    alternatives = []
     for name, field in SHOWN_FIELDS.items():
         chosen = getattr(rules, field)
         same = [
@@ -775,11 +772,11 @@ def _neighbouring_rules(scores: Scores, rules: PredictionRules) -> list[Alternat
             if one._replace(**{field: chosen}) == rules
         ]
         if len(same) > 1:
-            found += [
+            alternatives += [
                 Alternative(name, _shown(value, name), float(nll), value == chosen)
                 for value, nll in same
             ]
-    return found
+    return alternatives
 
 
 def _shown(value: object, name: str) -> object:

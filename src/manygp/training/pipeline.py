@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ from manygp.training.choose import (
     with_noise_of,
 )
 from manygp.training.experts import (
-    SHARED_ROWS,
+    FITTING,
     Builder,
     ExecutionContext,
     memory_of,
@@ -40,10 +41,18 @@ from manygp.training.experts import (
 )
 from manygp.training.single import SINGLE, fit_single, try_structured_kernel
 
-# Fewer repeated rows, or a smaller share of all rows, tell too little: where they agree, the rule
-# of succession would claim noise that is not there.
-FEWEST_REPEATS = 30
-SMALLEST_SHARE = 0.05
+
+@dataclass(frozen=True)
+class RepeatChoice:
+    """Numbers of the choice of a noise floor by repeated rows, and why they are what they are."""
+
+    # Fewer repeated rows, or a smaller share of all rows, tell too little: where they agree, the
+    # rule of succession would claim noise that is not there.
+    fewest: int = 30
+    smallest_share: float = 0.05
+
+
+REPEATS = RepeatChoice()
 
 
 class Repeats(NamedTuple):
@@ -67,7 +76,7 @@ class Repeats(NamedTuple):
     @property
     def tell_noise(self) -> bool:
         """Whether there are enough of them."""
-        return self.n_repeated >= max(FEWEST_REPEATS, SMALLEST_SHARE * self.n_rows)
+        return self.n_repeated >= max(REPEATS.fewest, REPEATS.smallest_share * self.n_rows)
 
     @property
     def noise_floor(self) -> float:
@@ -113,10 +122,6 @@ def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
 def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
     """The kernel whose noise is at least what repeated rows speak of."""
     return with_noise_of(kernel, repeats.noise_floor) if repeats.tell_noise else kernel
-
-
-# Part of the time that is left which may be spent on the choice of a trend.
-TREND_SHARE = 0.25
 
 
 class Prepared(NamedTuple):
@@ -212,26 +217,30 @@ def train(
     foundation = choose_trend_and_kernel(settings, prepared, plan, seed, run, deadline)
     builder, space, rng = foundation.builder, foundation.space, foundation.rng
     if builder.layout.is_single:
-        found = fit_single(builder, space, rng)
+        selection = fit_single(builder, space, rng)
     else:
-        found = choose_committee(builder, space, rng, deadline)
-    found = found.after(foundation.compared, trend=foundation.trend)
+        selection = choose_committee(builder, space, rng, deadline)
+    selection = selection.after(foundation.compared, trend=foundation.trend)
     if settings.chooses_trend and deadline == np.inf and _may_be_structured(prepared.data):
-        found = try_structured_kernel(found, prepared.data, prepared.kernel.noise, space, run)
-    found = choose_noise(settings, prepared.data.X, found)
-    return fitted_model(settings, prepared, plan, builder.kernel, found)
+        selection = try_structured_kernel(
+            selection, prepared.data, prepared.kernel.noise, space, run
+        )
+    selection = choose_noise(settings, prepared.data.X, selection)
+    return fitted_model(settings, prepared, plan, builder.kernel, selection)
 
 
-def choose_noise(settings: Settings, X: Array, found: Selection) -> Selection:
-    """What was found, with noise that depends on the row, X of (n, d), if that is better."""
-    if found.errors is None or found.report is None or not settings.learns_noise:
-        return found
+def choose_noise(settings: Settings, X: Array, selection: Selection) -> Selection:
+    """The selection, with noise that depends on the row, X of (n, d), if that is better."""
+    if selection.errors is None or selection.report is None or not settings.learns_noise:
+        return selection
     forced = settings.noise == "local"
-    noise, compared = learn_noise(found.errors, found.rules.recalibration, X, forced=forced)
-    report = found.report
+    noise, compared = learn_noise(
+        selection.errors, selection.rules.recalibration, X, forced=forced
+    )
+    report = selection.report
     chosen = {**report.chosen, "local noise": "constant" if noise is None else "local"}
     report = report._replace(chosen=chosen, alternatives=(*report.alternatives, *compared))
-    return found._replace(noise=noise, report=report)
+    return selection._replace(noise=noise, report=report)
 
 
 def _may_be_structured(data: TrainingData) -> bool:
@@ -241,7 +250,7 @@ def _may_be_structured(data: TrainingData) -> bool:
 
 
 class Foundation(NamedTuple):
-    """What experts are built on.
+    """Trend, kernel and rows that experts are built on.
 
     Attributes
     ----------
@@ -291,28 +300,28 @@ def choose_trend_and_kernel(
 
 
 def fitted_model(
-    settings: Settings, prepared: Prepared, plan: Plan, kernel: NoisyKernel, found: Selection
+    settings: Settings, prepared: Prepared, plan: Plan, kernel: NoisyKernel, selection: Selection
 ) -> FittedModel:
-    """All that was found, as a model."""
-    single = found.committee.is_single
-    cross_validated, scores = found.cross_validated, None
-    if found.errors is not None:
-        known = None if found.noise is None else found.noise.held_out
-        scores = found.errors.conformal_scores(found.rules.recalibration, known)
+    """The fitted model of a selection."""
+    single = selection.committee.is_single
+    cross_validated, scores = selection.cross_validated, None
+    if selection.errors is not None:
+        known = None if selection.noise is None else selection.noise.held_out
+        scores = selection.errors.conformal_scores(selection.rules.recalibration, known)
     model = FittedModel(
         settings=settings,
         fitted_with=settings.rule_parameters,
         columns=prepared.columns,
         x_scaling=prepared.x_scaling,
         y_scaling=prepared.y_scaling,
-        committee=found.committee,
-        kernel=found.committee.experts[0].kernel if single else kernel,
-        chosen=found.rules,
-        rules=found.rules,
+        committee=selection.committee,
+        kernel=selection.committee.experts[0].kernel if single else kernel,
+        chosen=selection.rules,
+        rules=selection.rules,
         conformal_scores=scores,
-        noise=found.noise,
+        noise=selection.noise,
         cross_validated=None if cross_validated is None else read_only(cross_validated),
-        report=found.report,
+        report=selection.report,
         plan=plan,
     )
     return queried_by(model, settings)
@@ -322,7 +331,7 @@ def _trend_deadline(deadline: float, plan: Plan, settings: Settings) -> float:
     """When to stop looking for a trend: a part of the time, if a budget leaves some at all."""
     now = perf_counter()
     affords_all = plan.kernels == settings.shared_kernels
-    return now + TREND_SHARE * (deadline - now) if affords_all else now
+    return now + budget.COST.trend_share * (deadline - now) if affords_all else now
 
 
 def _lacks_one_kernel(space: SearchSpace) -> bool:
@@ -337,8 +346,8 @@ def _plan(
     space, n = settings.space, len(prepared.data.X)
     points = int(settings.points_per_expert)
     shared = settings.shared_kernels
-    plan = Plan(points, space.shrinkages, space.overlaps, SHARED_ROWS, shared)
-    least, deadline = budget.LEAST_POINTS, np.inf
+    plan = Plan(points, space.shrinkages, space.overlaps, FITTING.shared_rows, shared)
+    least, deadline = budget.COST.fewest_points, np.inf
     if settings.has_whole_parts:
         plan, least = plan._replace(points_per_expert=n), n
     elif _lacks_one_kernel(space):

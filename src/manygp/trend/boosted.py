@@ -79,33 +79,33 @@ class Trees(NamedTuple):
 
     def predict(self, X: Array) -> Array:
         """The sums of the leaves that rows X (N, d) end in: (N,)."""
-        found = np.full(len(X), self.baseline)
+        sums = np.full(len(X), self.baseline)
         size = max(1, min(len(X), PLACES))
         together = PLACES // size
         for start in range(0, len(X), size):
             rows = np.ascontiguousarray(X[start : start + size])
-            total = found[start : start + size]
+            total = sums[start : start + size]
             for roots in np.split(self.roots, range(together, len(self.roots), together)):
                 leaves = self.value.take(self._leaves(rows, roots))
                 # One after the other, so that no row's digits depend on how many rows there are.
                 total[:] = np.cumsum(np.vstack([total, leaves]), axis=0)[-1]
-        return found
+        return sums
 
     def _leaves(self, X: Array, roots: IndexArray) -> IndexArray:
         """The leaf of each of T trees that each of N rows ends in: (T, N)."""
         n, d = X.shape
         values, children = X.reshape(-1), self.children.reshape(-1)
-        found = at = np.repeat(roots, n)
+        leaves = at = np.repeat(roots, n)
         moving, first = np.arange(len(at)), np.tile(d * np.arange(n), len(roots))
         while len(moving):
             for _ in range(STEPS):
                 here = at
                 larger = values.take(first + self.column.take(here)) > self.threshold.take(here)
                 at = children.take(2 * here + larger)
-            found[moving] = at
+            leaves[moving] = at
             going = np.flatnonzero(at != here)
             moving, at, first = moving[going], at[going], first[going]
-        return found.reshape(len(roots), n)
+        return leaves.reshape(len(roots), n)
 
 
 def split_gains(model: Any, d: int) -> Array:
@@ -113,8 +113,8 @@ def split_gains(model: Any, d: int) -> Array:
     nodes = np.concatenate([tree.nodes for (tree,) in model._predictors])
     inner = nodes[nodes["is_leaf"] == 0]
     gains = np.maximum(inner["gain"], 0.0).astype(float)
-    found: Array = np.bincount(inner["feature_idx"], gains, minlength=d).astype(float)
-    return found
+    sums: Array = np.bincount(inner["feature_idx"], gains, minlength=d).astype(float)
+    return sums
 
 
 # Folds and nodes that a file's trees may have, trees of a fold, and steps from a root to a leaf.
@@ -218,10 +218,10 @@ class FoldTrend(TrendModel):
 
     @classmethod
     def from_file(
-        cls, found: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
+        cls, record: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
     ) -> FoldTrend:
         d, n_targets = shape
-        folds, baselines, explained = found["folds"], found["baselines"], found["explained"]
+        folds, baselines, explained = record["folds"], record["baselines"], record["explained"]
         require(
             type(folds) is int and 1 <= folds <= MOST_FOLDS, "its trend must have 1 to 20 folds"
         )
@@ -230,7 +230,10 @@ class FoldTrend(TrendModel):
         require(small, "numbers of its trend must be finite, and their squares too")
         require(explained >= 0, "its trend explains a negative variance")
         built = _read_trees(arrays, baselines, folds * n_targets)
-        require(all(np.all(one.column < d) for one in built), "its trees ask for columns it lacks")
+        require(
+            all(np.all(one.column < d) for one in built),
+            "its trees need a column that the rows do not have",
+        )
         models = tuple(tuple(built[i * n_targets : (i + 1) * n_targets]) for i in range(folds))
         importance = bounded(arrays, "trend_importance", (d,))
         require(np.all(importance >= 0), "the importance of a column of its trend is negative")
@@ -280,7 +283,7 @@ def _trees(
     own = np.arange(m)
     leaf = (left == own) & (right == own)
     later = (left > own) & (right > own) & (left < m) & (right < m)
-    require(np.all(leaf | later), "its trees do not end")
+    require(np.all(leaf | later), "a node of its trees leads to no leaf")
     threshold, value = numbers
     children = np.column_stack([left, right])
     ways = np.bincount(np.concatenate([roots, children[~leaf].ravel()]), minlength=m)
@@ -300,7 +303,7 @@ def _are_shallow(roots: AnyArray, children: AnyArray) -> bool:
 
 
 class Boosting(NamedTuple):
-    """How many trees each target needs, and what they then leave of rows that are left out.
+    """Number of trees of each target, and what they leave of rows that are left out.
 
     Attributes
     ----------
@@ -328,8 +331,8 @@ def choose_boosting(data: TrainingData, seed: int, n_jobs: int | None) -> Boosti
             validation_fraction=BOOSTING.choosing_share,
         )
         with threadpool_limits(1, user_api="openmp"):
-            found: Array = tried.fit(data.X, y).validation_score_
-        return -2 * found  # they are halves of negative squared errors, from no tree on
+            halves: Array = tried.fit(data.X, y).validation_score_
+        return -2 * halves  # they are halves of negative squared errors, from no tree on
 
     with thread_map(n_jobs) as parallel_map:
         errors = list(parallel_map(scores, data.residuals.T))

@@ -13,7 +13,7 @@ from manygp.gp.trend import FittedCandidate, Trend, TrendFactory, TrendModel
 from manygp.runtime.parallel import thread_map
 
 # Folds of rows that a model is fitted without: as many as boosted trees have.
-FOLDS = 5
+LEFT_OUT_FOLDS = 5
 
 
 class CustomTrend:
@@ -47,21 +47,21 @@ class CustomTrend:
     def factories(self, trend: str, data: Any, seed: int, run: Any) -> Iterator[TrendFactory]:
         (name,) = self.names
         run.progress.begin(f"{name} trend")
-        found = self._trend(data, seed, run.n_jobs)
-        residuals = data.residuals - found.fitted
+        fitted = self._trend(data, seed, run.n_jobs)
+        residuals = data.residuals - fitted.fitted
         yield TrendFactory(
-            lambda _: FittedCandidate(name, residuals, found), float(np.mean(residuals**2))
+            lambda _: FittedCandidate(name, residuals, fitted), float(np.mean(residuals**2))
         )
 
     def seconds(self, trend: str, shape: tuple[int, int], speed: Any) -> dict[str, float]:
-        fits = 1 + FOLDS / speed.gain
+        fits = 1 + LEFT_OUT_FOLDS / speed.gain
         return {self.names[0]: fits * self.row_seconds * shape[0]}
 
     def _trend(self, data: TrainingData, seed: int, n_jobs: int | None) -> Trend:
         """The model of all rows, and what models of folds say about rows they have not seen."""
         X, Y = data.X, data.residuals
-        fold_of = np.random.default_rng(seed).permutation(len(X)) % min(FOLDS, len(X))
-        folds = [fold_of == fold for fold in range(FOLDS)]
+        fold_of = np.random.default_rng(seed).permutation(len(X)) % min(LEFT_OUT_FOLDS, len(X))
+        folds = [fold_of == fold for fold in range(LEFT_OUT_FOLDS)]
         with thread_map(n_jobs) as parallel_map:
             models = list(parallel_map(lambda own: self._checked(X[~own], Y[~own]), folds))
         unseen = np.empty_like(Y)
@@ -73,13 +73,13 @@ class CustomTrend:
 
     def _checked(self, X: Array, Y: Array) -> TrendModel:
         """The model of these rows, if it has what a trend needs."""
-        (name,), found = self.names, self.fit(X, Y)
+        (name,), model = self.names, self.fit(X, Y)
         for attribute in ("name", "explained", "importance"):
-            if not hasattr(found, attribute):
+            if not hasattr(model, attribute):
                 raise ValueError(f"the model of trend={name!r} has no {attribute}: give it one")
-        if found.name != name:
-            raise ValueError(f"the model of trend={name!r} has the name {found.name!r}")
-        return found
+        if model.name != name:
+            raise ValueError(f"the model of trend={name!r} has the name {model.name!r}")
+        return model
 
     def _means(self, model: TrendModel, X: Array, n_targets: int) -> Array:
         """What a model says about rows: (N, t)."""
