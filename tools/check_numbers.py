@@ -22,13 +22,16 @@ from typing import Any
 from benchmarks.studies.names import PAPER_SCORES, PAPER_TASKS, SPEED_MODELS
 from benchmarks.studies.published import published
 from benchmarks.studies.regimes import (
+    ALL_MODELS,
     CONVERGED,
+    MODELS,
+    STOPPED,
     best_steps,
     distance,
     distances,
     n_seeds,
     regimes,
-    tasks,
+    scanned,
 )
 from benchmarks.studies.speed_tables import medians
 from benchmarks.studies.study import is_scored
@@ -289,37 +292,45 @@ def first() -> str:
     )
 
 
-def three_regimes() -> str:
-    """GP-pro-c as published, converged and stopped early."""
-    steps, means = best_steps(), regimes()
-
-    def here(name: str | int, task: str) -> list[float]:
-        return [means[name][task, "bt-ent-c", one] for one in PAPER_SCORES]
-
-    columns = [[of(task) for task in tasks()] for of in (
-        paper_scores, lambda task: here(CONVERGED, task), lambda task: here(steps, task)
-    )]  # fmt: skip
+def regime_table(model: str, tasks: list[str]) -> str:
+    """A model as published, converged and stopped early, by task."""
+    kinds = {"published": published(), **regimes()}
+    columns = [
+        [[means[task, model, one] for one in PAPER_SCORES] for task in tasks]
+        for means in kinds.values()
+    ]
     rows = [
-        [task, *(scores(column[at]) for column in columns), str(n_seeds()[task])]
-        for at, task in enumerate(tasks())
+        [task, *(scores(column[at]) for column in columns), str(n_seeds(task, model))]
+        for at, task in enumerate(tasks)
     ]
     last = ["**average**", *(scores(average(column)) for column in columns), ""]
-    head = ["", "published", "converged", f"stopped after {steps} steps", "seeds of the last"]
+    return table(["", *kinds, "seeds of the last"], [*rows, last])
+
+
+def three_regimes() -> str:
+    """GP-pro-c in three regimes."""
     return (
         "*GP-pro-c (bt-ent-c), RMSE / NLL / ENCE. Converged: ten seeds, `python -m benchmarks "
-        "paper`;\nstopped early: `python -m benchmarks.early`.*\n\n" + table(head, [*rows, last])
+        "paper`;\nstopped early: `python -m benchmarks.early`.*\n\n"
+        + regime_table("bt-ent-c", list(PAPER_TASKS))
     )
+
+
+def regime_global() -> str:
+    """GP-full in three regimes, where it was run."""
+    tasks = [task for task in PAPER_TASKS if n_seeds(task, "gp-full")]
+    return regime_table("gp-full", tasks)
 
 
 def regime_steps() -> str:
     """The distance of each number of steps to the published cells."""
-    without = [task for task in tasks() if task != "parkinsons"]
+    without = [task for task in PAPER_TASKS if task != "parkinsons"]
+    kinds = {f"{steps} steps": means for steps, means in scanned().items()}
     rows = []
-    for name, means in sorted(regimes().items(), key=lambda one: (one[0] == CONVERGED, one[0])):
-        all_tasks, others = distances(means, tasks()), distances(means, without)
-        label = str(name) if name == CONVERGED else f"{name} steps"
-        cells = [scores(all_tasks), score(sum(all_tasks)), scores(others), score(sum(others))]
-        rows.append([f"**{label}**" if name == best_steps() else label, *cells])
+    for name, means in {**kinds, CONVERGED: regimes()[CONVERGED]}.items():
+        both = [distances(means, tasks, MODELS["bt"]) for tasks in (PAPER_TASKS, without)]
+        cells = [cell for some in both for cell in (scores(some), score(sum(some)))]
+        rows.append([f"**{name}**" if name == f"{best_steps()} steps" else name, *cells])
     head = ["", "all tasks", "sum", "without Parkinsons", "sum"]
     return (
         "*Mean absolute difference to the published RMSE / NLL / ENCE of the seven models with a "
@@ -328,42 +339,43 @@ def regime_steps() -> str:
 
 
 def regime_distances() -> str:
-    """The distance of both regimes by task."""
-    kinds = (CONVERGED, best_steps())
+    """The distance of both regimes to the published cells of all models, by task."""
     rows = [
         [
             task,
-            *(scores([distance(regimes()[k], task, one) for one in PAPER_SCORES]) for k in kinds),
+            *(
+                scores([distance(means, task, one, ALL_MODELS) for one in PAPER_SCORES])
+                for means in regimes().values()
+            ),
         ]
-        for task in tasks()
+        for task in PAPER_TASKS
     ]
-    head = ["", "converged", f"stopped after {best_steps()} steps"]
-    return table(head, rows)
+    last = [scores(distances(means, PAPER_TASKS, ALL_MODELS)) for means in regimes().values()]
+    return table(["", *regimes()], [*rows, ["**average**", *last]])
 
 
 def regime_calibration() -> str:
-    """What the ratio changes in each regime."""
-    kinds = {
-        "published": published(),
-        "converged": regimes()[CONVERGED],
-        f"stopped after {best_steps()} steps": regimes()[best_steps()],
-    }
+    """What the ratio changes in each regime, with entropy weights, by assignment."""
+    names = {"bt": "ball tree", "kx": "k-means", "rd": "random parts"}
     rows = []
-    for name, means in kinds.items():
-        cells = [name]
-        for one in ("nll", "ence"):
-            pairs = [(means[t, "bt-ent", one], means[t, "bt-ent-c", one]) for t in tasks()]
-            before, after = (fmean(column) for column in zip(*pairs, strict=True))
-            lower = sum(b < a for a, b in pairs)
-            change = f"{100 * (after - before) / abs(before):+.1f}%"
-            cells += [f"{score(before)} to {score(after)} ({change})", f"{lower} of {len(pairs)}"]
-        rows.append(cells)
-    return table(["", "NLL", "lower on", "ENCE", "lower on"], rows)
+    for assignment in MODELS:
+        for regime, means in {"published": published(), **regimes()}.items():
+            cells = [names[assignment], regime]
+            for one in ("nll", "ence"):
+                pairs = [
+                    [means[task, f"{assignment}-{kind}", one] for kind in ("ent", "ent-c")]
+                    for task in PAPER_TASKS
+                ]
+                before, after = (fmean(column) for column in zip(*pairs, strict=True))
+                lower = sum(b < a for a, b in pairs)
+                change = f"{100 * (after - before) / abs(before):+.1f}%"
+                cells += [f"{score(before)} to {score(after)} ({change})", f"{lower} of 10"]
+            rows.append(cells)
+    return table(["", "", "NLL", "lower on", "ENCE", "lower on"], rows)
 
 
 def regime_readings() -> str:
     """Other readings of the paper, in the early stopped regime, beside the published cells."""
-    means, head = regimes()[best_steps()], ["", "reading", *tasks()]
     readings = {
         ("gp-pro-sm", "NLL"): ("gp-pro-sm", "gp-pro-sm, entropy"),
         ("bt-ent-c", "ENCE"): ("bt-ent-c", "bt-ent-c, noise inside"),
@@ -376,15 +388,14 @@ def regime_readings() -> str:
     }
     rows = []
     for (label, what), models in readings.items():
-        one, converged = what.lower(), regimes()[CONVERGED]
-        cells = [score(published()[task, label, one]) for task in tasks()]
-        rows.append([f"{label}, {what}", "published", *cells])
-        cells = [score(converged[task, label, one]) for task in tasks()]
-        rows.append(["", "converged", *cells])
-        for model in models:
-            cells = [score(means[task, model, one]) for task in tasks()]
-            rows.append(["", names[model], *cells])
-    return table(head, rows)
+        for name, means, model in (
+            ("published", published(), label),
+            (CONVERGED, regimes()[CONVERGED], label),
+            *((names[model], regimes()[STOPPED], model) for model in models),
+        ):
+            cells = [score(means[task, model, what.lower()]) for task in PAPER_TASKS]
+            rows.append([f"{label}, {what}" if name == "published" else "", name, *cells])
+    return table(["", "reading", *PAPER_TASKS], rows)
 
 
 def saving() -> str:
@@ -463,6 +474,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "speed-all": lambda: speed_table(tuple(SPEED_ROWS)),
     "first": first,
     "three-regimes": three_regimes,
+    "regime-global": regime_global,
     "regime-steps": regime_steps,
     "regime-distances": regime_distances,
     "regime-calibration": regime_calibration,

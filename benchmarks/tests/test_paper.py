@@ -1,11 +1,14 @@
 """The paper's claims hold on its synthetic tasks."""
 
+import csv
+
 import numpy as np
 import pytest
 
 from benchmarks import early
 from benchmarks.datasets import load, split
 from benchmarks.studies.published import published
+from benchmarks.studies.regimes import best_steps
 from manygp import ManyGPRegressor
 from manygp.metrics import ence, nll, rmse
 from manygp.paper import Adam
@@ -85,8 +88,21 @@ def test_what_was_recorded_after_some_steps_is_the_model_of_so_many_steps():
         )
         return model.fit(data.X_train, data.y_train).predict(data.X_test, return_std=True)
 
-    recorder = early.Recorder()
+    recorder = early.Recorder((25, 50))
     fitted(recorder)
-    replayed = fitted(early.Replay(recorder.found, 25))
+    replayed = fitted(early.Replay(recorder.paths, 25))
     assert np.array_equal(replayed, fitted(Adam(25)))
-    assert not np.allclose(replayed, fitted(early.Replay(recorder.found, 50)), rtol=1e-3)
+    assert not np.allclose(replayed, fitted(early.Replay(recorder.paths, 50)), rtol=1e-3)
+
+
+def test_all_models_are_stopped_where_the_scan_comes_nearest_to_the_published_cells():
+    assert best_steps() == early.STOP
+
+
+def test_every_line_belongs_to_a_job_of_the_study():
+    with early.RESULTS.open(newline="") as file:
+        jobs = {
+            early.Job(row["task"], early.assignment_of(row["model"]), int(row["seed"]))
+            for row in csv.DictReader(file)
+        }
+    assert jobs <= set(early.jobs())
