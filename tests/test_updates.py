@@ -11,7 +11,7 @@ import manygp
 from manygp import ManyGPRegressor
 from manygp.committee.committee import Layout, assemble
 from manygp.model import Room
-from manygp.training import updates
+from manygp.training import draft, updates
 from manygp.training.updates import UPDATE, ids_of
 
 
@@ -466,7 +466,7 @@ def test_an_interrupted_update_leaves_the_model_as_it_was(models, monkeypatch, w
         def interrupted(*_, **__):
             raise KeyboardInterrupt
 
-        patched.setattr(updates, where, interrupted)
+        patched.setattr(draft if where == "condition" else updates, where, interrupted)
         with pytest.raises(KeyboardInterrupt):
             estimator.partial_fit(X, y, refresh="always" if where == "train" else "never")
     assert estimator._model is model
