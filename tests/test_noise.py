@@ -65,6 +65,7 @@ def test_what_is_promised_of_left_out_rows_is_kept(local):
     assert_allclose(np.sort(noise.rows), np.arange(len(X)))
 
 
+@pytest.mark.filterwarnings("ignore:nothing was learned")
 @pytest.mark.parametrize("seed", range(4))
 def test_pure_noise_stays_as_it_is(seed):
     rng = np.random.default_rng(seed)
