@@ -58,7 +58,11 @@ CHECKS = parametrize_with_checks(
             for name in PARTITIONS
         ),
         model(points_per_expert=10, hyperparameters="shared", aggregation="grbcm"),
-    ]
+    ],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": "weights divide the noise, which is "
+        "learned, and are no counts: rows that repeat others exactly tell of less noise"
+    },
 )
 
 

@@ -281,6 +281,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         X: Any,
         y: Any = None,
         *,
+        sample_weight: Any = None,
         alpha: Any = None,
         checkpoint: str | PathLike[str] | None = None,
         target: str | None = None,
@@ -296,6 +297,9 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
             columns must be complete numbers then.
         y : array-like of shape (n,) or (n, t)
             Several targets share experts and kernels.
+        sample_weight : array-like of shape (n,), optional
+            The learned noise variance of a row is divided by its weight: one of weight 4 is like a
+            mean of four measurements. Answers are for rows of weight 1; 0 leaves a row out.
         alpha : float or array-like of shape (n,), optional
             Known noise variance of these targets, instead of the parameter `alpha`. Unlike the
             parameter it is cut with the rows by cross-validation. Of a file it may be the name of
@@ -316,27 +320,23 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
             with shown(verbose=self.verbose) as progress:
                 progress.begin("reading")
                 if isinstance(X, str | PathLike):
-                    if y is not None or target is None:
-                        what = f"{X} is a file: name its targets by target=..., without y"
-                        raise ValueError(what)
+                    if y is not None or target is None or sample_weight is not None:
+                        what = "name its targets by target=..., without y or sample_weight"
+                        raise ValueError(f"{X} is a file: {what}")
                     return self._fit_file(X, target, alpha, work_dir or checkpoint, progress)
                 if target is not None or work_dir is not None:
                     raise ValueError("target and work_dir are for a file: X is none; pass y")
-                return self._fit(X, y, alpha, checkpoint, progress)
+                return self._fit(X, y, (sample_weight, alpha), checkpoint, progress)
         except BaseException:  # an interrupted or failed refit leaves the old model whole
             self.__dict__ = before
             raise
 
     def _fit(
-        self,
-        X: Any,
-        y: Any,
-        alpha: Any,
-        folder: str | PathLike[str] | None,
-        progress: Progress,
+        self, X: Any, y: Any, known: tuple[Any, Any], folder: Any, progress: Progress
     ) -> Self:
+        """Fit rows in memory, with the weights and the noise that are `known`."""
         settings, begin = replace(self._settings(), kernel=deepcopy(self.kernel)), perf_counter()
-        seed = self._seed()
+        seed, (weights, alpha) = self._seed(), known
         if self.prior_mean is not None:
             new = PRIOR_MEANS[self.prior_mean]
             warnings.warn(
@@ -347,17 +347,12 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
             )
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         encoder = self._new_encoder(X)
-        X, Y = inputs.training_rows(self, X, y, encoder)
-        if encoder is not None and encoder.training_noise_.any():
-            noise = inputs.check_alpha(settings.alpha, len(Y)) + encoder.training_noise_
-            settings = replace(settings, alpha=noise)
-        prepared = prepare(
-            settings, X, Y, inputs.columns_of(self) if encoder is None else encoder.names
-        )
+        rows = inputs.known_rows(self, (X, y), encoder, weights, settings.alpha)
+        columns = inputs.columns_of(self) if encoder is None else encoder.names
+        prepared = prepare(settings, rows, columns)
         checkpoint = None
         if folder is not None:
-            data = key_of(X, Y, prepared.data.alpha)
-            identity = identity_of(settings, len(X), prepared.columns, data)
+            identity = identity_of(settings, len(rows.X), columns, key_of(*rows))
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
         run = ExecutionContext(settings.n_jobs, progress, checkpoint, settings.optimizer)
@@ -386,7 +381,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         table = source.read()
         if table.n_dropped:
             warn(f"rows without a value of {target!r} are left out: {table.n_dropped:,}")
-        self._fit(table.rows, table.y, alpha if noise is None else table.noise, folder, progress)
+        known = None, alpha if noise is None else table.noise
+        self._fit(table.rows, table.y, known, folder, progress)
         self._model = replace(self._model, target=target)
         return self
 

@@ -404,12 +404,15 @@ class Committee:
                 self.experts, query.X, everyone, query.left_out, parallel_map
             )
         central, outside = self._communicated(asked), self._outside(asked)
+        spread, noises = self.experts.data.spread, noise[seats]
+        if spread is not None and query.left_out is not None:
+            noises = noises * spread[query.left_out]
         return [
             ExpertPredictions(
                 mean[t],
                 variance,
                 prior_variance,
-                noise[seats],
+                noises,
                 prior_mean[..., t],
                 covariance,
                 central[t],

@@ -13,7 +13,7 @@ from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Layout, random
 from manygp.fit_report import Plan
 from manygp.gp.expert import Spans
-from manygp.inputs import check_alpha
+from manygp.inputs import KnownRows, check_alpha
 from manygp.kernels.base import metric
 from manygp.model import FittedModel
 from manygp.outofcore import stages
@@ -159,9 +159,8 @@ def _trained(
     sample = _Sample.of(scanned, columns)
     del scanned
     prepared = prepare(
-        replace(settings, alpha=sample.noise(settings)),
-        sample.X,
-        sample.Y,
+        settings,
+        KnownRows(sample.X, sample.Y, sample.noise(settings)),
         columns.described,
         known.moments.scalings(scale_X=settings.scales_X, scale_y=settings.normalize_y),
     )
@@ -206,9 +205,9 @@ class _Sample(NamedTuple):
         Y = np.ascontiguousarray(values[:, d : d + t])
         return cls(numbers, X, Y, values[:, -1].copy() if columns.noise else None)
 
-    def noise(self, settings: Settings) -> Any:
+    def noise(self, settings: Settings) -> Array:
         """Known noise variances of its rows."""
-        return settings.alpha if self.alpha is None else self.alpha
+        return check_alpha(settings.alpha if self.alpha is None else self.alpha, len(self.Y))
 
 
 class _Groups(NamedTuple):

@@ -29,7 +29,9 @@ LONGEST_HEADER = 2**24
 # Arrays of the training rows from this size on are mapped, not read: the model may be larger than
 # memory. Whoever uses them takes some of the rows.
 MAPPED_BYTES = 2**26
-ROW_ARRAYS = ("X", "y", "alpha", "order", "trend_fitted", "trend_shift", "trend_growth")
+ROW_ARRAYS = (
+    "X", "y", "alpha", "spread", "order", "trend_fitted", "trend_shift", "trend_growth",
+)  # fmt: skip
 BLOCK_BYTES = 2**22
 
 

@@ -137,16 +137,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.fit_transform(X, y)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, **_: Any) -> Array:
-        """Learn what the columns hold, and encode them: (n, d).
+    def fit_transform(self, X: Any, y: Any = None, rows: Any = None, **_: Any) -> Array:
+        """Learn what the columns hold, and encode them: (n, d), or those that `rows` marks.
 
         The means of categories are those of other folds; `transform` has those of all rows.
         """
         batch, Y = _required(as_batch(X)), _targets(y)
+        if rows is not None and len(rows) == len(Y):
+            batch, Y = batch.some(rows), Y[rows]
         findings = self._findings(batch, len(Y))
         rng = np.random.RandomState(self.random_state)
         folds = rng.randint(FOLDS, size=len(Y)) if len(Y) > 2 * FOLDS else np.arange(len(Y)) % 2
-        rows = rng.permutation(len(Y))[:DONORS]
+        given = rng.permutation(len(Y))[:DONORS]
         columns, pieces, donors, gaps = [], [], [], []
         for one in findings:
             column = _learn(one.name, one.kind, batch, Y)
@@ -154,7 +156,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if column.kind == "category":
                 column = column._replace(fill=tuple(safe_mean(piece).tolist()))
             columns.append(column)
-            donors.append(piece[rows])
+            donors.append(piece[given])
             pieces.append(_out_of_fold(column, batch, Y, folds) if column.means else piece)
             gaps.append(unusual.missing)
         refuse_repeated("encoded column", [name for one in columns for name in one.features])

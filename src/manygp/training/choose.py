@@ -376,7 +376,8 @@ def _in_time(factories: Iterator[TrendFactory], deadline: float) -> Iterator[Tre
 
 def start_kernel(data: TrainingData, variance: float) -> NoisyKernel:
     """The default kernel for what is left of the targets."""
-    return split_noise(default_kernel(data.X.shape[1], data.X.std(axis=0), variance))
+    columns = data.X.shape[1], data.X.std(axis=0)
+    return split_noise(default_kernel(*columns, variance, data.mean_weight))
 
 
 class _TrendComparison(NamedTuple):
@@ -529,7 +530,7 @@ class KernelChoice(NamedTuple):
         """The best builder, which has no noise, beside one that has some."""
         (rng,) = self.rng.spawn(1)  # what is not taken changes nothing
         blocks = near_blocks(self.data.X, best.kernel, self.plan.shared_rows, rng)
-        floor = NOISE_FLOOR * self.trend.mean_square
+        floor = NOISE_FLOOR * self.trend.mean_square * self.data.mean_weight
         noisy = self._builder(self._fitted(with_noise_of(start, floor), blocks), best.layout)
         return self._compared("noise", {"free": best, "floor": noisy}, rng)
 

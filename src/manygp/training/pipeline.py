@@ -13,8 +13,8 @@ from manygp.arrays import Array
 from manygp.fit_report import Alternative, Plan
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import TrendCandidate
-from manygp.inputs import Scaling, read_only
-from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
+from manygp.inputs import KnownRows, Scaling, read_only
+from manygp.kernels.base import NoisyKernel, split_noise
 from manygp.model import FittedModel
 from manygp.noise import learn_noise
 from manygp.runtime.parallel import physical_memory
@@ -58,11 +58,14 @@ class Repeats(NamedTuple):
         over the targets, less what is known noise.
     n_rows : int
         All rows.
+    mean_weight : float
+        That of all rows. Squared differences are times the weights of rows.
     """
 
     n_repeated: int
     squares: float
     n_rows: int
+    mean_weight: float = 1.0
 
     @property
     def tell_noise(self) -> bool:
@@ -76,7 +79,7 @@ class Repeats(NamedTuple):
         Where they agree, a rule of succession holds: one more row might have differed as much as
         targets do. Without it the likelihood could choose no noise at all.
         """
-        return (self.squares + 1.0) / (self.n_repeated + 1.0)
+        return (self.squares + self.mean_weight) / (self.n_repeated + 1.0)
 
 
 def find_repeats(data: TrainingData) -> Repeats:
@@ -85,13 +88,14 @@ def find_repeats(data: TrainingData) -> Repeats:
     n, n_groups = len(groups), int(groups.max()) + 1
     if n_groups == n:
         return Repeats(0, 0.0, n)
-    sizes = np.bincount(groups)
+    weights = np.ones(n) if data.weights is None else data.weights
+    sizes = np.bincount(groups, weights)
     within = 0.0
     for y in data.residuals.T:
-        mean = np.bincount(groups, y) / sizes
-        within += float(((y - mean[groups]) ** 2).sum()) / data.residuals.shape[1]
-    known = float((data.alpha * (1 - 1 / sizes[groups])).sum())
-    return Repeats(n - n_groups, max(0.0, within - known), n)
+        mean = np.bincount(groups, weights * y) / sizes
+        within += float((weights * (y - mean[groups]) ** 2).sum()) / data.residuals.shape[1]
+    known = float((data.alpha * weights * (1 - weights / sizes[groups])).sum())
+    return Repeats(n - n_groups, max(0.0, within - known), n, data.mean_weight)
 
 
 def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -153,28 +157,29 @@ class Prepared(NamedTuple):
 
 def prepare(
     settings: Settings,
-    X: Array,
-    Y: Array,
+    rows: KnownRows,
     columns: tuple[str, ...] | int,
     scalings: tuple[Scaling, Scaling] | None = None,
 ) -> Prepared:
-    """Scale rows X (n, d) and targets Y (n, t), and choose the kernel to start from.
+    """Scale rows and targets, and choose the kernel to start from.
 
     Scalings of inputs and targets that are not given are those of these rows.
     """
+    X, Y, known_noise, weights = rows
     n, d = X.shape
     own = None if settings.kernel is None else settings.own_kernel(d)
     x_scaling, y_scaling = scalings or inputs.scalings(
-        X, Y, scale_X=settings.scales_X, scale_y=settings.normalize_y
+        X, Y, weights, scale_X=settings.scales_X, scale_y=settings.normalize_y
     )
-    alpha = inputs.scaled_alpha(settings.alpha, n, y_scaling)
+    alpha = inputs.normalised_alpha(known_noise, y_scaling.scale)
     Z = inputs.scaled_rows(X, x_scaling, columns)
-    kernel = split_noise(default_kernel(d, Z.std(axis=0)) if own is None else own)
+    spread = None if weights is None else read_only(1 / weights)
+    data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True, spread=spread)
+    kernel = start_kernel(data, 1.0) if own is None else split_noise(own)
     if not settings.normalize_y and np.ptp(Y, axis=0).all():
         inputs.check_raw_targets(Y, *_reach_of_bounds(kernel, Z))
     if not (kernel.noise_variance or alpha.any()):
         inputs.check_repeated_rows(X, Y)
-    data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True)
     space, repeats = settings.space, None
     if space.standard and space.recalibrate:  # the paper's models stay as they are
         repeats = find_repeats(data)

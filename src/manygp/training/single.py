@@ -116,7 +116,7 @@ def _expecting_noise(builder: Builder) -> Builder:
     kernel = builder.kernel
     is_scale = np.array(["length_scale" in name for name in kernel.theta_names])
     theta = kernel.theta + np.log(SINGLE.longer) * is_scale
-    theta[-1] = np.log(SINGLE.noise_variance)
+    theta[-1] = np.log(SINGLE.noise_variance * builder.data.mean_weight)
     start = kernel.with_theta(np.clip(theta, *kernel.bounds.T))
     starts = [start.theta[None]]
     return Builder(builder.data, builder.layout, start, starts, builder.communication, builder.run)
@@ -124,7 +124,8 @@ def _expecting_noise(builder: Builder) -> Builder:
 
 def _order_of_folds(data: TrainingData, rng: np.random.Generator) -> IndexArray:
     """Rows (n,) as they are dealt into folds: at random, whatever the order they come in."""
-    columns = np.vstack([data.alpha, data.residuals.T, data.X.T])
+    weights = [] if data.spread is None else [data.spread]
+    columns = np.vstack([*weights, data.alpha, data.residuals.T, data.X.T])
     return np.lexsort(columns)[rng.permutation(len(data.X))]
 
 
@@ -213,7 +214,8 @@ def _fold_errors(
         expert = condition(data, rows, rows[:0], fit, exact=True)
         said = predict_expert(expert, data.X[fold], Workspace(), with_variance=True)
         squares = (data.residuals[fold] - said.mean).T ** 2
-        total, alpha = said.variance + expert.noise_variance, data.alpha[fold]
+        spread = 1.0 if data.spread is None else data.spread[fold]
+        total, alpha = said.variance + expert.noise_variance * spread, data.alpha[fold]
         unknown = said.variance / said.prior_variance
         found.append((said.mean.T, squares, total, alpha, unknown))
     in_order = np.argsort(np.concatenate(folds))

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
 from manygp.checks import bounded, indices, require
 from manygp.dual import Dual
-from manygp.gp.marginal_likelihood import TrainingData
+from manygp.gp.marginal_likelihood import TrainingData, some_of
 from manygp.gp.trend import (
     FittedCandidate,
     Trend,
@@ -328,7 +328,7 @@ def choose_boosting(data: TrainingData, seed: int, n_jobs: int | None) -> Boosti
             validation_fraction=BOOSTING.choosing_share,
         )
         with threadpool_limits(1, user_api="openmp"):
-            found: Array = tried.fit(data.X, y).validation_score_
+            found: Array = tried.fit(data.X, y, data.weights).validation_score_
         return -2 * found  # they are halves of negative squared errors, from no tree on
 
     with thread_map(n_jobs) as parallel_map:
@@ -370,7 +370,8 @@ def fit_folds(
         others = fold_of != fold
         with threadpool_limits(1, user_api="openmp"):  # folds run in parallel
             pairs = zip(regressors, Y[others].T, strict=True)
-            models = tuple(_fit(name, one, X[others], y) for one, y in pairs)
+            weights = some_of(data.weights, others)
+            models = tuple(_fit(name, one, X[others], y, weights) for one, y in pairs)
             importance = _importance(models, X.shape[1])
             if name == "boosted":
                 models = tuple(map(Trees.of, models))
@@ -399,8 +400,9 @@ def _importance(models: tuple[Any, ...], d: int) -> Array:
     return total / max(total.sum(), 1e-300)
 
 
-def _fit(name: str, regressor: Any, X: Array, y: Array) -> Any:
+def _fit(name: str, regressor: Any, X: Array, y: Array, weights: Array | None) -> Any:
     from sklearn.base import clone
+    from sklearn.utils.validation import has_fit_parameter
 
     try:
         model = clone(regressor)
@@ -409,6 +411,8 @@ def _fit(name: str, regressor: Any, X: Array, y: Array) -> Any:
             f"trend={name} cannot be cloned, and each fold needs one of its own: {error}"
         ) from error
     try:
+        if weights is not None and has_fit_parameter(model, "sample_weight"):
+            return model.fit(X, y, sample_weight=weights)
         return model.fit(X, y)
     except Exception as error:
         raise ValueError(
