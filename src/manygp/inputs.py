@@ -286,7 +286,11 @@ def refuse_missing(values: Array, what: str, names: Any) -> None:
     is_nan = np.isnan(values[row, column])
     remedy = "drop such rows, or fill them in, for example with scikit-learn's SimpleImputer"
     if what == "y":
-        remedy = "drop such rows, of X as well: rows without a target teach nothing"
+        axis, n_rows = ".all(axis=1)" if values.shape[1] > 1 else "", (~finite).any(axis=1).sum()
+        remedy = (
+            f"rows without a target teach nothing, {n_rows:,} of {len(values):,}: leave them out "
+            f"with known = np.isfinite(y){axis} and fit(X[known], y[known])"
+        )
     raise (MissingValueError if is_nan else ValueError)(
         f"Input {what} contains {'NaN' if is_nan else 'infinity'}, first in "
         f"{_place(what, row, column, names)}; {remedy}"
