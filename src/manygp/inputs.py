@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from manygp.arrays import LARGEST, AnyArray, Array
+from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
 from manygp.runtime.progress import warn
 
 # Raw targets whose variance differs from the kernel's by this factor are beyond its bounds.
@@ -392,6 +392,17 @@ class KnownRows(NamedTuple):
     Y: Array
     alpha: Array
     weights: Array | None = None
+
+    def in_own_order(self) -> tuple[KnownRows, IndexArray]:
+        """The same rows in an order that depends on what they hold alone, and their places (n,).
+
+        They are sorted, which units do not change, and then mixed.
+        """
+        X, Y, alpha, weights = self
+        columns = [*([] if weights is None else [weights]), alpha, *Y.T, *X.T]
+        order = np.lexsort(columns)[np.random.default_rng(0).permutation(len(X))]
+        kept = None if weights is None else weights[order]
+        return KnownRows(X[order], Y[order], alpha[order], kept), order
 
 
 def known_rows(

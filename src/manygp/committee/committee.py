@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from manygp.gp.expert import (
     leave_one_out,
     places,
     predict_expert,
+    renumbered,
 )
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend, TrendAt
@@ -327,6 +328,16 @@ class Committee:
     def training_data(self) -> TrainingData:
         """All rows, normalised, in their order."""
         return self.experts.data
+
+    def renumbered(self, numbers: IndexArray) -> Committee:
+        """The same committee, with new numbers (n,) of the training rows."""
+        experts, central = self.experts.renumbered(numbers), self.communication
+        return Committee(
+            experts,
+            replace(self.layout, parts=tuple(experts.parts)),
+            None if central is None else renumbered(central, numbers),
+            experts.data.trend,
+        )
 
     def map_blocks(
         self,

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -317,6 +317,12 @@ def _expert(
         known.terms if isinstance(source, Factors) else None,
         None if known.spread is None else read_only(known.spread),
     )
+
+
+def renumbered(expert: Expert, numbers: IndexArray) -> Expert:
+    """The same expert, with new numbers (n,) of the training rows."""
+    own, others = (read_only(numbers[one]) for one in (expert.indices, expert.neighbours))
+    return replace(expert, indices=own, neighbours=others)
 
 
 def _factor(known: Likelihood, kernel: NoisyKernel, indices: IndexArray, *, exact: bool) -> Factor:
@@ -727,6 +733,11 @@ class Experts(Sequence[Expert]):
         )
         found.are_made_later, found._known = False, dict(enumerate(experts))
         return found
+
+    def renumbered(self, numbers: IndexArray) -> Experts:
+        """The same experts, which there are already, with these new numbers (n,) of the rows."""
+        experts = [renumbered(one, numbers) for one in self]
+        return Experts.made(self.data.some(np.argsort(numbers)), experts)
 
     def __len__(self) -> int:
         return len(self.parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from manygp import inputs
 from manygp.answers import queried_by
-from manygp.arrays import Array
+from manygp.arrays import Array, IndexArray
 from manygp.fit_report import Alternative, Plan
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import TrendCandidate
@@ -135,6 +136,8 @@ class Prepared(NamedTuple):
         Names of the columns of X, or their number.
     repeats : Repeats or None
         What equal rows tell about the noise, if they are heard.
+    order : ndarray of shape (n,), or None
+        The place of each row among those that were given, if they are in an order of their own.
     """
 
     data: TrainingData
@@ -143,6 +146,7 @@ class Prepared(NamedTuple):
     y_scaling: Scaling
     columns: tuple[str, ...] | int
     repeats: Repeats | None = None
+    order: IndexArray | None = None
 
     def kernel_under(self, trend: TrendCandidate, settings: Settings) -> NoisyKernel:
         """The kernel to start from where a trend leaves some of the targets only.
@@ -163,8 +167,13 @@ def prepare(
 ) -> Prepared:
     """Scale rows and targets, and choose the kernel to start from.
 
-    Scalings of inputs and targets that are not given are those of these rows.
+    Scalings of inputs and targets that are not given are those of these rows. The default model
+    depends on what rows hold, and not on their order.
     """
+    space, order = settings.space, None
+    is_default = space.standard and space.recalibrate  # the paper's models stay as they are
+    if is_default and settings.scales_X and scalings is None:
+        rows, order = rows.in_own_order()
     X, Y, known_noise, weights = rows
     n, d = X.shape
     own = None if settings.kernel is None else settings.own_kernel(d)
@@ -180,8 +189,8 @@ def prepare(
         inputs.check_raw_targets(Y, *_reach_of_bounds(kernel, Z))
     if not (kernel.noise_variance or alpha.any()):
         inputs.check_repeated_rows(X, Y)
-    space, repeats = settings.space, None
-    if space.standard and space.recalibrate:  # the paper's models stay as they are
+    repeats = None
+    if is_default:
         repeats = find_repeats(data)
         kernel = with_noise_floor(kernel, repeats)
         if settings.verbose and repeats.tell_noise:
@@ -189,7 +198,7 @@ def prepare(
                 f"{repeats.n_repeated:,} of {n:,} rows repeat others; the noise variance is at "
                 f"least {repeats.noise_floor:.2g} of that of y"
             )
-    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats)
+    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, order)
 
 
 def _reach_of_bounds(kernel: NoisyKernel, Z: Array) -> tuple[float, float]:
@@ -320,7 +329,20 @@ def fitted_model(
         report=found.report,
         plan=plan,
     )
+    if prepared.order is not None:
+        model = _in_order_of_data(model, prepared.order)
     return queried_by(model, settings)
+
+
+def _in_order_of_data(model: FittedModel, order: IndexArray) -> FittedModel:
+    """The same model, whose row i has the number order[i], (n,)."""
+    known, noise = model.cross_validated, model.noise
+    return replace(
+        model,
+        committee=model.committee.renumbered(order),
+        cross_validated=None if known is None else read_only(known[:, np.argsort(order)]),
+        noise=None if noise is None else replace(noise, rows=order[noise.rows]),
+    )
 
 
 def _trend_deadline(deadline: float, plan: Plan, settings: Settings) -> float:

@@ -92,7 +92,7 @@ def _select_by_folds(builder: Builder, rules: PredictionRules, order: IndexArray
 
     def selection(builder: Builder, precision: float) -> Selection:
         means, errors = _fold_errors(builder, precision, SINGLE.fold_tolerance, order)
-        return _corrected(builder.committee(precision, 0.0), rules, errors, means)
+        return _corrected(_climbed_twice(builder, precision), rules, errors, means)
 
     builder.run.progress.begin("calibration")
     prior: Choice[Selection] = Choice("prior", Selection.row_nll)
@@ -109,6 +109,18 @@ def _select_by_folds(builder: Builder, rules: PredictionRules, order: IndexArray
         one._replace(chosen=one.chosen and start.value == "signal") for one in prior.alternatives
     ]
     return start.best.after([*left, *start.alternatives])
+
+
+def _climbed_twice(builder: Builder, precision: float) -> Committee:
+    """The expert of all rows; its search begins again where it has ended.
+
+    Without noise the likelihood may be so flat that the first search ends halfway, by rounding.
+    """
+    (expert,) = builder.committee(precision, 0.0).experts
+    data, layout, kernel = builder.data, builder.layout, builder.kernel
+    starts = [expert.kernel.theta[None]]
+    again = Builder(data, layout, kernel, starts, builder.communication, builder.run)
+    return again.committee(precision, 0.0)
 
 
 def _expecting_noise(builder: Builder) -> Builder:
