@@ -46,8 +46,8 @@ def student_nll(z: Array, dof: float, scale: Array | float) -> Array:
 
 def normal_nll(squares: Array, variance: Array) -> Array:
     """Negative log-likelihood of normal errors with these squares: of the same shape."""
-    found: Array = 0.5 * (np.log(2 * np.pi * variance) + squares / variance)
-    return found
+    nll: Array = 0.5 * (np.log(2 * np.pi * variance) + squares / variance)
+    return nll
 
 
 def fit_tail(z: Array) -> Tail:
@@ -66,14 +66,14 @@ def fit_tail(z: Array) -> Tail:
             shrinkage = SCALE_PRECISION * (log_scale - expected) ** 2 / (2 * n)
             return float(student_nll(z, dof, np.exp(log_scale)).mean() + shrinkage)
 
-        found = minimize_scalar(
+        optimum = minimize_scalar(
             loss,
             bounds=LOG_SCALES,
             method="bounded",
             options={"xatol": 1e-3},
         )
-        if found.fun < best_nll - LEAST_GAIN:
-            best, best_nll = Tail(dof, float(np.exp(found.x))), found.fun
+        if optimum.fun < best_nll - LEAST_GAIN:
+            best, best_nll = Tail(dof, float(np.exp(optimum.x))), optimum.fun
     return best
 
 
@@ -213,8 +213,8 @@ class ConformalScores:
         """The errors (t, m), of either sign, of rows with the std (m,)."""
         groups = np.array_split(np.argsort(std, kind="stable"), n_groups)
         places = np.array([np.median(np.log(std[group])) for group in groups])
-        found = [np.sort(np.abs(errors[:, group]), axis=1) for group in groups]
-        return cls(read_only(np.concatenate(found, axis=1)), read_only(places))
+        ordered = [np.sort(np.abs(errors[:, group]), axis=1) for group in groups]
+        return cls(read_only(np.concatenate(ordered, axis=1)), read_only(places))
 
     @property
     def groups(self) -> list[Array]:
@@ -244,17 +244,17 @@ class ConformalScores:
         groups = self.groups
         ranks = [min(_rank(group.shape[1], coverage), group.shape[1]) for group in groups]
         quantiles = [group[:, rank - 1] for group, rank in zip(groups, ranks, strict=True)]
-        found = self._between(np.array(quantiles), std)
+        reaches = self._between(np.array(quantiles), std)
         if all(_rank(group.shape[1], coverage) <= group.shape[1] for group in groups):
-            return found
+            return reaches
         every = np.sort(self.errors, axis=1)
-        return np.maximum(found, every[:, _rank(every.shape[1], coverage) - 1])
+        return np.maximum(reaches, every[:, _rank(every.shape[1], coverage) - 1])
 
     @cached_property
     def tails(self) -> Array:
         """One over the degrees of freedom, and the scale, of each group and target: (2, G, t)."""
-        found = [[fit_tail(errors) for errors in group] for group in self.groups]
-        dof, scale = np.moveaxis(np.array(found), -1, 0)
+        tails = [[fit_tail(errors) for errors in group] for group in self.groups]
+        dof, scale = np.moveaxis(np.array(tails), -1, 0)
         return np.array([1 / dof, scale])
 
     def distribution(self, mean: Array, std: Array, units: Array) -> PredictiveDistribution:
@@ -263,8 +263,8 @@ class ConformalScores:
             inverse, scale = self.tails[:, 0] if std.ndim == 2 else self.tails[:, 0, 0]
         else:
             normalised = (std if std.ndim == 2 else std[:, None]) / units
-            found = (self._between(one, normalised) for one in self.tails)
-            inverse, scale = (one.reshape(std.shape) for one in found)
+            parameters = (self._between(one, normalised) for one in self.tails)
+            inverse, scale = (one.reshape(std.shape) for one in parameters)
         normal = inverse < 1 / NEARLY_INFINITE
         dof = np.where(normal, np.inf, 1 / np.where(normal, 1.0, inverse))
         return PredictiveDistribution(mean, std, dof, np.asarray(scale))
@@ -440,10 +440,10 @@ def fit_conformal_scores(errors: Array, std: Array) -> ConformalScores:
     chosen, best = 1, None
     for n_groups in [one for one in CORRECTION.groups if len(std) >= one * CORRECTION.group_rows]:
         best = scores(chosen) if best is None else best
-        found = scores(n_groups)
+        losses = scores(n_groups)
         differ = np.diff(ConformalScores.of(errors, std, n_groups).places) > CORRECTION.group_step
-        if np.sum(found < best) >= CORRECTION.most_folds and differ.all():
-            chosen, best = n_groups, found
+        if np.sum(losses < best) >= CORRECTION.most_folds and differ.all():
+            chosen, best = n_groups, losses
     return ConformalScores.of(errors, std, chosen)
 
 
@@ -451,8 +451,8 @@ def _log_score(errors: Array, std: Array, rows: AnyArray, n_groups: int) -> floa
     """Mean negative log density of some rows by what the others teach, in units of their std."""
     learned = ConformalScores.of(errors[:, ~rows], std[~rows], n_groups)
     widths = np.repeat(std[rows, None], len(errors), axis=1)
-    found = learned.distribution(np.zeros_like(widths), widths, np.ones(len(errors)))
-    return -float(np.mean(found.logpdf(errors[:, rows].T * widths)))
+    distribution = learned.distribution(np.zeros_like(widths), widths, np.ones(len(errors)))
+    return -float(np.mean(distribution.logpdf(errors[:, rows].T * widths)))
 
 
 def gains(incumbent: Array, challenger: Array, near_tie: float = CORRECTION.near_tie) -> bool:

@@ -32,10 +32,10 @@ def every(fact: Callable[[Any], Any], array: AnyArray) -> bool:
 
 
 def floats(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> Array:
-    found = arrays[name]
-    if found.dtype != np.float64 or found.shape != shape or not every(np.isfinite, found):
+    array = arrays[name]
+    if array.dtype != np.float64 or array.shape != shape or not every(np.isfinite, array):
         raise ValueError(f"{name} must hold finite numbers of shape {shape}")
-    return found
+    return array
 
 
 def bounded(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> Array:
@@ -47,11 +47,11 @@ def bounded(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> A
 
 def integers_below(arrays: dict[str, AnyArray], name: str, end: int) -> AnyArray:
     """Integers (n,) as they are in the file."""
-    found = arrays[name]
-    whole = found.dtype == np.int32 and found.ndim == 1
-    if not (whole and every(lambda x: (x >= 0) & (x < end), found)):
+    array = arrays[name]
+    whole = array.dtype == np.int32 and array.ndim == 1
+    if not (whole and every(lambda x: (x >= 0) & (x < end), array)):
         raise ValueError(f"{name} must hold integers from 0 to {end - 1}")
-    return found
+    return array
 
 
 def indices(arrays: dict[str, AnyArray], name: str, end: int) -> IndexArray:

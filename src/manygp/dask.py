@@ -258,12 +258,12 @@ class Partitions(NamedTuple):
 
 def _ordered(frame: Any, names: tuple[str, ...]) -> Any:
     """A partition with its columns in this order."""
-    found = list(map(str, frame.columns))
-    if sorted(found) != sorted(names):
-        raise ValueError(f"its columns are {', '.join(found)}; others have {', '.join(names)}")
-    if found == list(names):
+    own = list(map(str, frame.columns))
+    if sorted(own) != sorted(names):
+        raise ValueError(f"its columns are {', '.join(own)}; others have {', '.join(names)}")
+    if own == list(names):
         return frame
-    return frame.iloc[:, [found.index(name) for name in names]]
+    return frame.iloc[:, [own.index(name) for name in names]]
 
 
 def _stored(path: str, place: int, partitions: Partitions, X: Any, y: Any) -> int:
@@ -572,8 +572,8 @@ class _Asked(NamedTuple):
         if len(X) == 0:
             twice = self.method == "predict_interval" or "return_std" in self.given
             return np.empty((0, (1 + twice) * estimator.model_.n_targets))
-        found = getattr(estimator, self.method)(X, **self.given)
-        answers = found if isinstance(found, tuple) else (found,)
+        answer = getattr(estimator, self.method)(X, **self.given)
+        answers = answer if isinstance(answer, tuple) else (answer,)
         return np.column_stack(answers)
 
 

@@ -459,9 +459,9 @@ def _new_features(estimator: Any, X: Any) -> Array:
     columns = getattr(X, "columns", None)
     if not isinstance(columns, dict):
         return features(estimator, X, reset=True)
-    found = features(estimator, np.column_stack(list(columns.values())), reset=True)
+    matrix = features(estimator, np.column_stack(list(columns.values())), reset=True)
     estimator.feature_names_in_ = np.array(list(columns), dtype=object)
-    return found
+    return matrix
 
 
 def features(estimator: Any, X: Any, *, reset: bool = False) -> Array:

@@ -259,8 +259,8 @@ def conditional_coverage(
     --------
     >>> import numpy as np
     >>> from manygp.metrics import conditional_coverage
-    >>> found = conditional_coverage([True, False, True, True], [0, 0, 1, 1], level=0.9)
-    >>> found.share
+    >>> groups = conditional_coverage([True, False, True, True], [0, 0, 1, 1], level=0.9)
+    >>> groups.share
     array([0.5, 1. ])
     """
     _check_level(level)

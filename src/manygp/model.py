@@ -1,4 +1,4 @@
-"""The record of all that `fit` found."""
+"""FittedModel, the record that `fit` makes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from manygp.settings import Settings
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """All that `fit` found. What it answers is in `manygp.answers`.
+    """Record of a fit. Its answers are functions of `manygp.answers`.
 
     Attributes
     ----------

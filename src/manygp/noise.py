@@ -226,8 +226,8 @@ class LocalNoise:
         held_out = floats(arrays, "noise_held_out", (n_targets, len(rows)))
         require(0 <= strength <= 1 and np.all(seen >= 0), "the strength of its noise is none")
         require(np.all(np.abs(held_out) <= NOISE.largest), "a factor of its noise is too large")
-        found = [_read_features(arrays, t, d) for t in range(n_targets)]
-        features, coefficients = zip(*found, strict=True)
+        fits = [_read_features(arrays, t, d) for t in range(n_targets)]
+        features, coefficients = zip(*fits, strict=True)
         return cls(features, coefficients, seen, strength, rows, held_out)
 
 
@@ -242,8 +242,8 @@ def _read_features(arrays: dict[str, AnyArray], t: int, d: int) -> tuple[Feature
     basis = Basis(low, np.where(high > low, high - low, 1.0), terms)
     size = basis.size + NOISE.waves
     coefficients = floats(arrays, f"noise_coefficients_{t}", (size,))
-    found = Features(low, high, centre, spread, basis, waves[:-1], waves[-1], bool(with_mean))
-    return found, coefficients
+    features = Features(low, high, centre, spread, basis, waves[:-1], waves[-1], bool(with_mean))
+    return features, coefficients
 
 
 def _read_splines(arrays: dict[str, AnyArray], t: int, width: int) -> tuple[Term, ...]:
@@ -327,11 +327,11 @@ def learn_noise(
     squares = np.maximum(errors.squares - alpha, 0.0)
     folds = np.random.default_rng(1).permutation(n) % CORRECTION.folds
     with single_threaded_blas():
-        found = [
+        fits = [
             _learn_target(X[errors.rows], total, errors.means[t], squares[t], folds)
             for t in range(len(squares))
         ]
-    features, coefficients, seen, held_out = zip(*found, strict=True)
+    features, coefficients, seen, held_out = zip(*fits, strict=True)
     logs = np.array(held_out)
     before = normal_nll(errors.squares, total + alpha)
     best, best_nll = 0.0, before

@@ -174,7 +174,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         The size of experts, what was to be compared and, with `time_budget` or `verbose`, the
         estimated seconds and bytes.
     model_ : FittedModel
-        All that `fit` found, frozen, with every answer as a method.
+        The record of the fit, frozen; `manygp.answers` has its answers.
     encoder_ : TableEncoder or None
         How the columns of a table become numbers; None if they were complete numbers.
     n_features_in_ : int
@@ -466,8 +466,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         if return_cov:
             return self._joint(model, rows, latent=latent, alpha=alpha)
         if return_std or not rows.are_known:
-            found = self._mean_and_std(model, rows, latent=latent, alpha=alpha)
-            return found if return_std else found[0]
+            answer = self._mean_and_std(model, rows, latent=latent, alpha=alpha)
+            return answer if return_std else answer[0]
         return answers.mean(model, rows.X)
 
     def predict_interval(
@@ -530,8 +530,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         alpha : float or array-like of shape (N,), default=0.0
             Known noise variance of these rows, in the square of the units of y.
         """
-        found = self.predict_dist(X, alpha=alpha)
-        return np.stack([found.ppf(float(level)) for level in np.atleast_1d(levels)], axis=-1)
+        answer = self.predict_dist(X, alpha=alpha)
+        return np.stack([answer.ppf(float(level)) for level in np.atleast_1d(levels)], axis=-1)
 
     def loo_predict(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
         """Mean and std of training rows, as if each had been left out.
@@ -656,7 +656,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
 
     @property
     def model_(self) -> FittedModel:
-        """All that `fit` found, queried by the rules that the parameters name now."""
+        """The record of the fit, queried by the rules that the parameters name now."""
         self._require_fit()
         fitted = self._model.settings
         names = ("n_jobs", *RULE_PARAMETERS)
@@ -738,8 +738,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         self, model: FittedModel, rows: Rows, latent: Any
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Mean and std of rows, and the same if values that were filled in were known."""
-        found = self._mean_and_std(model, rows, latent=latent)
-        return found, answers.predict(model, rows.X, latent=latent)
+        answer = self._mean_and_std(model, rows, latent=latent)
+        return answer, answers.predict(model, rows.X, latent=latent)
 
     def _joint(
         self, model: FittedModel, rows: Rows, *, latent: bool, alpha: Any

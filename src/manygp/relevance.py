@@ -82,5 +82,5 @@ def _by_trend(committee: Committee, d: int) -> Array:
     """The share of each column in the trend, which sum to one if there is a trend: (d,)."""
     if committee.trend is None:
         return np.zeros(d)
-    found: Array = committee.trend.model.importance
-    return found / max(float(found.sum()), 1e-300)
+    importance: Array = committee.trend.model.importance
+    return importance / max(float(importance.sum()), 1e-300)

@@ -403,8 +403,8 @@ def _mean_over_experts(values: Array, experts: ExpertPredictions) -> Array:
     if experts.distance is None:
         return values.mean(axis=0)
     share = normalise(taper(experts))
-    found: Array = (share * values).sum(axis=0)
-    return found
+    mean: Array = (share * values).sum(axis=0)
+    return mean
 
 
 def normalise(weights: Array) -> Array:

@@ -224,7 +224,7 @@ class Settings:
         shares = space.shrinkages[0] != 0.0
         free = space.standard and space.recalibrate and not needs.dependence
         chooses = named == "auto" and free and shares
-        found = {
+        resolved = {
             "space": space,
             "rules": space.first_rules,
             "partitioner": partitioner,
@@ -236,7 +236,7 @@ class Settings:
             "learns_noise": self.noise != "constant" and space.recalibrate and space.standard,
             "rule_parameters": {name: getattr(self, name) for name in RULE_PARAMETERS},
         }
-        for name, value in found.items():
+        for name, value in resolved.items():
             object.__setattr__(self, name, value)
 
     def own_kernel(self, n_features: int) -> Kernel | None:
@@ -246,9 +246,9 @@ class Settings:
         """
         if self.kernel is None:
             return None
-        found = as_kernel(self.kernel, n_features)
-        found.check_columns(n_features)
-        return found
+        kernel = as_kernel(self.kernel, n_features)
+        kernel.check_columns(n_features)
+        return kernel
 
     def _shrinkages(self, needs: Needs) -> tuple[Shrinkage, ...]:
         if _is_auto(self.hyperparameters):

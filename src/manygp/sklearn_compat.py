@@ -42,8 +42,8 @@ class SklearnAttributes(BaseEstimator):
                 params["kernel"] = kernel.set_params(
                     **{name[8:]: value for name, value in inner.items()}
                 )
-        found: Self = super().set_params(**params)
-        return found
+        estimator: Self = super().set_params(**params)
+        return estimator
 
     def log_marginal_likelihood(
         self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True
@@ -62,8 +62,9 @@ class SklearnAttributes(BaseEstimator):
         """
         self._require_fit()
         if theta is not None:
-            found = answers.log_marginal_likelihood_at(self._model, np.asarray(theta, dtype=float))
-            return (np.float64(found[0]), found[1]) if eval_gradient else np.float64(found[0])
+            theta = np.asarray(theta, dtype=float)
+            value, gradient = answers.log_marginal_likelihood_at(self._model, theta)
+            return (np.float64(value), gradient) if eval_gradient else np.float64(value)
         if eval_gradient:
             raise ValueError(
                 "Gradient can only be evaluated for theta!=None: the experts have one theta each"
@@ -125,8 +126,8 @@ class SklearnAttributes(BaseEstimator):
                 "return_mean_grad and return_std_grad are for one row of numbers, with "
                 f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows"
             )
-        found = *answers.predict(self.model_, rows.X), *answers.gradients(self.model_, rows.X[0])
-        return found if of_std else found[:3]
+        answer = *answers.predict(self.model_, rows.X), *answers.gradients(self.model_, rows.X[0])
+        return answer if of_std else answer[:3]
 
     def _only_expert(self, name: str) -> Expert:
         """The expert of all rows, which is as scikit-learn's model is."""

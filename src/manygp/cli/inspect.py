@@ -136,8 +136,8 @@ def _reliability(path: Path, data: Path | None, target: str | None) -> Reliabili
         model = read_model(path)
         rows = answers.left_out_rows(model, answers.LEFT_OUT_ROWS)
         return ReliabilityDisplay.from_predictions(*rows, name="training rows, left out")
-    found = TableModel.load(path).tested(data, target, None)
-    return ReliabilityDisplay.from_predictions(found.y, *found.answers[:2], name="tested rows")
+    tested = TableModel.load(path).tested(data, target, None)
+    return ReliabilityDisplay.from_predictions(tested.y, *tested.answers[:2], name="tested rows")
 
 
 @click.command()

@@ -80,8 +80,8 @@ def report(
                 f"{data} has no column {name!r}, the target of {model}: a report needs the true "
                 "values; give a table that has them, or name their column by --target"
             )
-        found = fitted.tested(path, target, coverage, decimal=decimal, with_rows=True)
-    tested = found.for_report(coverage, data.name)
+        scored = fitted.tested(path, target, coverage, decimal=decimal, with_rows=True)
+    tested = scored.for_report(coverage, data.name)
     shown = write_page(fitted, page, tested)
     say(f"{page}: {shown}")
 

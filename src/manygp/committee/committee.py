@@ -397,13 +397,13 @@ class Committee:
         each = n if near is not None or asked.changes_means else 1
         prior_mean = np.empty((len(seats), each, n_targets))
         mean = np.empty((n_targets, len(seats), n))
-        found = _Arrays(mean, variance, prior_variance, prior_mean)
+        records = _Arrays(mean, variance, prior_variance, prior_mean)
         noise, scratch = np.empty(n_experts), _Scratch()
 
         def predict(task: Task) -> None:
             m, seat, rows = task
             expert = self.experts[m]
-            found.fill(seat, rows, self._answer(expert, asked.some(rows), scratch.work))
+            records.fill(seat, rows, self._answer(expert, asked.some(rows), scratch.work))
             noise[m] = expert.kernel.noise_variance
 
         for _ in parallel_map(predict, self._tasks(near, n)):
@@ -455,10 +455,10 @@ class Committee:
 
     def _answer(self, expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
         """The prediction of one expert, with the trend under it."""
-        found = _prediction(expert, asked, work)
+        answer = _prediction(expert, asked, work)
         if self.trend is None or asked.at is None:
-            return found
-        return found.on(self.trend, asked.at, asked.left_out)
+            return answer
+        return answer.on(self.trend, asked.at, asked.left_out)
 
     def _outside(self, asked: _Asked) -> Outside | None:
         """Where the rows are, if there is a trend."""
@@ -470,8 +470,8 @@ class Committee:
         """The prediction of the communication expert for each target, if there is one."""
         if self.communication is None or not asked.with_variance:
             return [None] * self.experts.data.residuals.shape[1]
-        found = self._answer(self.communication, asked, Workspace())
-        return [Gaussian(one, found.variance) for one in found.mean.T]
+        answer = self._answer(self.communication, asked, Workspace())
+        return [Gaussian(one, answer.variance) for one in answer.mean.T]
 
     def _tasks(self, near: IndexArray | None, n: int) -> Iterator[Task]:
         """Each expert with its place in the record and rows, so that it is visited once.
@@ -493,8 +493,8 @@ class Committee:
     def _by_size(self, members: IndexArray) -> list[int]:
         """Places of some experts, the largest first."""
         sizes = self.experts.sizes[members]
-        found: list[int] = members[np.argsort(-sizes, kind="stable")].tolist()
-        return found
+        ordered: list[int] = members[np.argsort(-sizes, kind="stable")].tolist()
+        return ordered
 
 
 class _Arrays(NamedTuple):

@@ -47,8 +47,8 @@ def _record(committee: Committee, rules: PredictionRules, x: Array) -> ExpertPre
     if committee.trend is not None:
         at = committee.trend.model.at(with_slopes(x[None]))
         outside = Outside(committee.trend.model.explained, at.beyond)
-    found = [predict_slopes(expert, x, at) for expert in experts]
-    mean, variance, prior, prior_mean = (_column(column) for column in zip(*found, strict=True))
+    answers = [predict_slopes(expert, x, at) for expert in experts]
+    mean, variance, prior, prior_mean = (_column(column) for column in zip(*answers, strict=True))
     common = None
     if committee.communication is not None:
         one = predict_slopes(committee.communication, x, at)

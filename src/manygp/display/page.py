@@ -93,12 +93,12 @@ def bullets(texts: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(text)}</li>\n" for text in texts) + "</ul>\n"
 
 
-def cards(found: Iterable[tuple[str, str, str]]) -> str:
+def cards(contents: Iterable[tuple[str, str, str]]) -> str:
     """Numbers that are read first, each with a name and a remark."""
     each = "".join(
         f'<div class="card"><span>{escape(name)}</span><strong>{escape(value)}</strong>'
         f"<small>{escape(remark)}</small></div>\n"
-        for name, value, remark in found
+        for name, value, remark in contents
     )
     return f'<div class="cards">{each}</div>\n'
 

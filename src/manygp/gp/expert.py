@@ -109,9 +109,9 @@ class Factors:
             with _changed:
                 while this in self._being_built:
                     _changed.wait()
-                found = self._find(owner)
-                if found is not None:
-                    return found
+                known = self._find(owner)
+                if known is not None:
+                    return known
                 mine = True
                 self._being_built.add(this)
             factor = build()
@@ -724,15 +724,15 @@ class Experts(Sequence[Expert]):
     @classmethod
     def made(cls, data: TrainingData, experts: Sequence[Expert]) -> Experts:
         """Experts that there are already."""
-        found = cls(
+        store = cls(
             data,
             [one.indices for one in experts],
             [one.neighbours for one in experts],
             KernelFits.of([KernelFit(one.kernel, one.n_evaluations) for one in experts]),
             np.array([len(one.X) for one in experts]),
         )
-        found.are_made_later, found._known = False, dict(enumerate(experts))
-        return found
+        store.are_made_later, store._known = False, dict(enumerate(experts))
+        return store
 
     def renumbered(self, numbers: IndexArray) -> Experts:
         """The same experts, which there are already, with these new numbers (n,) of the rows."""

@@ -506,8 +506,8 @@ class _Search:
         best = self.best, self.best_theta
 
         def minus(theta: Any, eval_gradient: Any = True) -> Any:  # scikit-learn's signature
-            found = self(np.asarray(theta, dtype=float))
-            return found if eval_gradient else found[0]
+            loss = self(np.asarray(theta, dtype=float))
+            return loss if eval_gradient else loss[0]
 
         theta, value = self.objective.optimizer(minus, start, bounds=self.bounds)
         self.best, self.best_theta = best

@@ -61,8 +61,8 @@ class TrendAt(NamedTuple):
 
     def whole_variance(self) -> Array:
         """The variance of the trend where no expert explains a part of it: (N,)."""
-        found: Array = self.variance_with(self.basis)
-        return found
+        variance: Array = self.variance_with(self.basis)
+        return variance
 
 
 class Kriging(NamedTuple):
@@ -138,7 +138,7 @@ class TrendModel(ABC):
 
     @classmethod
     def from_file(
-        cls, found: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
+        cls, record: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
     ) -> Self:
         """The trend of a file, for d columns and t targets, checked: a ValueError if wrong."""
         raise ValueError(f"a trend cannot be read from a file: {cls.__name__} has no `from_file`")

@@ -158,5 +158,5 @@ class Periodic(Kernel):
         k = self(x[None], X)[0]
         angles = np.pi * (x - X) / np.asarray(self.period)
         rise = np.pi / np.asarray(self.period) / np.asarray(self.length_scale) ** 2
-        found: Array = -2 * k[:, None] * np.sin(2 * angles) * rise
-        return found
+        slopes: Array = -2 * k[:, None] * np.sin(2 * angles) * rise
+        return slopes

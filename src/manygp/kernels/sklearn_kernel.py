@@ -62,8 +62,8 @@ class SklearnKernel(Kernel):
 
     @property
     def hyperparameters(self) -> list[Any]:
-        found: list[Any] = self.kernel.hyperparameters
-        return found
+        hyperparameters: list[Any] = self.kernel.hyperparameters
+        return hyperparameters
 
     @property
     def theta_names(self) -> list[str]:

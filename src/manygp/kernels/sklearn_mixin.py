@@ -18,12 +18,12 @@ class SklearnKernelMixin:
 
     def get_params(self, deep: Any = True) -> dict[str, Any]:
         """All arguments by name; with `deep` also those of kernels in it: `left__variance`."""
-        found = {name: getattr(self, name) for name in argument_names(self)}
+        parameters = {name: getattr(self, name) for name in argument_names(self)}
         if deep:
-            for name, value in list(found.items()):
+            for name, value in list(parameters.items()):
                 inner = value.get_params() if hasattr(value, "get_params") else {}
-                found |= {f"{name}__{key}": one for key, one in inner.items()}
-        return found
+                parameters |= {f"{name}__{key}": one for key, one in inner.items()}
+        return parameters
 
     def set_params(self, **given: Any) -> Self:
         """The same kernel with other arguments, such as `left__length_scale=2.0`.
@@ -55,22 +55,23 @@ class SklearnKernelMixin:
         """scikit-learn's record of each hyperparameter: name, type, bounds, size, fixed."""
         from sklearn.gaussian_process.kernels import Hyperparameter
 
-        found = []
+        hyperparameters = []
         for name, value in self.get_params(deep=False).items():
             if isinstance(value, SklearnKernelMixin):
-                found += [
+                hyperparameters += [
                     one._replace(name=f"{name}__{one.name}") for one in value.hyperparameters
                 ]
             elif name in self.parameters:
                 bounds = getattr(self, f"{name}_bounds")
                 bounds = bounds if isinstance(bounds, str) else np.asarray(bounds)
-                found.append(Hyperparameter(name, "numeric", bounds, int(np.size(value))))
-        return found
+                own = Hyperparameter(name, "numeric", bounds, int(np.size(value)))
+                hyperparameters.append(own)
+        return hyperparameters
 
     def clone_with_theta(self, theta: Array) -> Self:
         """The same kernel with the free hyperparameters exp(theta)."""
-        found: Self = self.with_theta(theta)
-        return found
+        clone: Self = self.with_theta(theta)
+        return clone
 
 
 def argument_names(kernel: Any) -> list[str]:

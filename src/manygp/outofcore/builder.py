@@ -120,8 +120,8 @@ class DiskBuilder(Builder):
             values = np.broadcast_to(self.kernel.values, (n_parts, self.kernel.n_free))
             return KernelFits(self.kernel, values, np.zeros(n_parts, dtype=np.int64))
         fitting = self.disk.fitting._replace(shrinkage=shrinkage)
-        found = self.disk.run(stages.fit, fitting, "it fitted experts")
-        return KernelFits(self.kernel, joined(found, "values"), joined(found, "counts"))
+        results = self.disk.run(stages.fit, fitting, "it fitted experts")
+        return KernelFits(self.kernel, joined(results, "values"), joined(results, "counts"))
 
     def _all_neighbours(self, count: int) -> Slices:
         """Rows of others that experts know."""
@@ -129,5 +129,5 @@ class DiskBuilder(Builder):
         if count == 0:
             return Slices(np.empty(0, dtype=np.intp), np.zeros(n_parts + 1, dtype=np.intp))
         shared = stages.Neighbouring(self.disk.fitting.rows.X, self.layout, count)
-        found = self.disk.run(stages.neighbours, shared, "it looked for neighbours")
-        return Slices(joined(found, "rows"), bounds_of(joined(found, "sizes")))
+        results = self.disk.run(stages.neighbours, shared, "it looked for neighbours")
+        return Slices(joined(results, "rows"), bounds_of(joined(results, "sizes")))

@@ -38,8 +38,8 @@ class GroupTree(NamedTuple):
             column = self.column[node]
             inner = column >= 0
             if not inner.any():
-                found: IndexArray = self.left[node]
-                return found
+                groups: IndexArray = self.left[node]
+                return groups
             goes_left = U[rows, np.maximum(column, 0)] <= self.threshold[node]
             following = np.where(goes_left, self.left[node], self.right[node])
             node = np.where(inner, following, node)

@@ -55,15 +55,15 @@ class Scanned(NamedTuple):
 
 def scan(task: ScanTask) -> Scanned:
     """Look at all rows of a block."""
-    found, numbers, values = [], [], []
+    statistics, numbers, values = [], [], []
     for first, rows, piece in _numbered(task.block, task.start, task.columns):
         task.columns.refuse(piece, task.block.place, task.block.first + first - task.start)
-        found.append(Statistics.of(rows, piece, task.columns.targets))
+        statistics.append(Statistics.of(rows, piece, task.columns.targets))
         chosen = row_hashes(rows, task.seed) < np.uint64(min(task.threshold, 2**64 - 1))
         numbers.append(rows[chosen])
         values.append(piece[chosen])
     return Scanned(
-        Statistics.joined(found),
+        Statistics.joined(statistics),
         np.concatenate([np.empty(0, dtype=np.int64), *numbers]),
         np.concatenate([np.empty((0, task.columns.width)), *values]),
     )
@@ -255,8 +255,8 @@ def arrange(how: Arranging, task: StageTask) -> Arrays:
     if how.trend is not None:
         about_trend = _trend_at(how.trend, how.sample, numbers, X)
         residuals = residuals - about_trend[0]
-    for file, found in zip(rows, (X, residuals, alpha, numbers, *about_trend), strict=False):
-        file.write(start, found[order])
+    for file, array in zip(rows, (X, residuals, alpha, numbers, *about_trend), strict=False):
+        file.write(start, array[order])
     return {
         "sizes": np.array([len(part) for part in parts], dtype=np.int64),
         "centres": np.array([U[part].mean(axis=0) for part in parts]),
@@ -324,7 +324,7 @@ def fit(how: Fitting, task: StageTask) -> Arrays:
         np.array(file.mapped()[start : int(how.bounds[end])])
         for file in (how.rows.X, how.rows.residuals, how.rows.alpha)
     )
-    found = fit_kernels(
+    fits = fit_kernels(
         TrainingData(X, residuals, alpha, how.constant_mean),
         [
             Task(np.arange(how.bounds[m], how.bounds[m + 1]) - start, how.starts(m))
@@ -335,8 +335,8 @@ def fit(how: Fitting, task: StageTask) -> Arrays:
         ExecutionContext(1, optimizer=how.optimizer),
     )
     return {
-        "values": np.array([one.kernel.values for one in found]),
-        "counts": np.array([one.n_evaluations for one in found], dtype=np.int64),
+        "values": np.array([one.kernel.values for one in fits]),
+        "counts": np.array([one.n_evaluations for one in fits], dtype=np.int64),
     }
 
 

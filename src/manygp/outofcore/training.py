@@ -138,18 +138,18 @@ def _scan(job: FitJob, seed: int, threshold: int) -> list[stages.Scanned]:
         stages.ScanTask(block, start, job.columns, threshold, seed)
         for block, start in zip(job.blocks, job.starts, strict=True)
     ]
-    found = list(job.work.engine.map(stages.scan, tasks, "it read the data"))
-    n = sum(one.statistics.n for one in found)
+    scans = list(job.work.engine.map(stages.scan, tasks, "it read the data"))
+    n = sum(one.statistics.n for one in scans)
     job.say(f"{n:,} rows in {len(tasks)} blocks")
     if n == 0:
         raise ValueError("no row has a target")
-    return found
+    return scans
 
 
 def _identity(job: FitJob, known: Statistics) -> dict[str, Any]:
     """What a folder must have in common with a fit; not how rows are cut into blocks."""
-    found = identity_of(job.settings, known.n, job.columns.described, key_of(known.digest))
-    return {**found, "sample": SAMPLE_ROWS, "group": GROUP_ROWS}
+    identity = identity_of(job.settings, known.n, job.columns.described, key_of(known.digest))
+    return {**identity, "sample": SAMPLE_ROWS, "group": GROUP_ROWS}
 
 
 def _trained(
@@ -176,10 +176,10 @@ def _trained(
     job.say(f"{len(groups.segments)} files of rows, sorted into {groups.n_groups} groups")
     builder, order = _arranged(job, foundation, groups, sample, seed)
     job.say(f"{len(builder.layout.parts):,} experts")
-    found = choose_committee(builder, foundation.space, foundation.rng)
-    found = found.after(foundation.compared, trend=foundation.trend)
-    found = choose_noise(settings, builder.data.X, found)
-    model = fitted_model(settings, prepared, plan, builder.kernel, found)
+    selection = choose_committee(builder, foundation.space, foundation.rng)
+    selection = selection.after(foundation.compared, trend=foundation.trend)
+    selection = choose_noise(settings, builder.data.X, selection)
+    model = fitted_model(settings, prepared, plan, builder.kernel, selection)
     return replace(
         model,
         order=order,
@@ -240,13 +240,13 @@ class _Groups(NamedTuple):
         )
         blocks = zip(job.blocks, job.starts, strict=True)
         tasks = job.work.tasks(stages.sort, sorting, blocks)
-        found = job.work.run(stages.sort, tasks, "it sorted rows into groups")
+        results = job.work.run(stages.sort, tasks, "it sorted rows into groups")
         segments = [
             stages.Segment(f"{task.output}.{i}", bounds_of(counts))
-            for task, result in zip(tasks, found, strict=True)
+            for task, result in zip(tasks, results, strict=True)
             for i, counts in enumerate(result["counts"])
         ]
-        return cls(tuple(segments), joined(found, "counts").sum(axis=0))
+        return cls(tuple(segments), joined(results, "counts").sum(axis=0))
 
 
 def _arranged(
@@ -276,9 +276,9 @@ def _arranged(
     starts = bounds_of(groups.counts)
     pairs = [(group, int(starts[group])) for group in np.flatnonzero(groups.counts).tolist()]
     tasks = job.work.tasks(stages.arrange, arranging, pairs)
-    found = job.work.run(stages.arrange, tasks, "it arranged rows by expert")
-    bounds = bounds_of(joined(found, "sizes"))
-    layout = Layout(Spans(bounds), arranging.metric, joined(found, "centres"))
+    results = job.work.run(stages.arrange, tasks, "it arranged rows by expert")
+    bounds = bounds_of(joined(results, "sizes"))
+    layout = Layout(Spans(bounds), arranging.metric, joined(results, "centres"))
     fitting = stages.Fitting(
         rows,
         bounds,
@@ -289,7 +289,7 @@ def _arranged(
         seed,
         job.settings.optimizer,
     )
-    disk = Disk(job.work, bounds_of([len(one["sizes"]) for one in found]), fitting)
+    disk = Disk(job.work, bounds_of([len(one["sizes"]) for one in results]), fitting)
     communication = None
     if foundation.space.needs.communication:
         count = n // len(layout.parts)

@@ -49,8 +49,8 @@ class Parts(NamedTuple):
     @property
     def sizes(self) -> IndexArray:
         """How many rows each expert knows: (M,)."""
-        found: IndexArray = np.diff(self.own.bounds) + np.diff(self.neighbours.bounds)
-        return found
+        sizes: IndexArray = np.diff(self.own.bounds) + np.diff(self.neighbours.bounds)
+        return sizes
 
     def seated(self) -> tuple[Sequence[IndexArray], Sequence[IndexArray], KernelFits]:
         """The own rows, the neighbours and the kernel of the expert in each seat."""
@@ -106,9 +106,9 @@ def read_experts(
     if "communication" in arrays:
         common = indices(arrays, "communication", n)
         require(len(np.unique(common)) == len(common) > 0, "it communicates a row twice")
-    found = Parts(data, own, neighbours, fits, metric, seats, common)
-    _require_memory(found, kernel)
-    return found
+    parts = Parts(data, own, neighbours, fits, metric, seats, common)
+    _require_memory(parts, kernel)
+    return parts
 
 
 def _data(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> TrainingData:
@@ -139,7 +139,7 @@ def describe_trend(trend: Trend) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     return described, rows | arrays
 
 
-def _trend(found: dict[str, Any], arrays: dict[str, AnyArray], data: TrainingData) -> Trend:
+def _trend(record: dict[str, Any], arrays: dict[str, AnyArray], data: TrainingData) -> Trend:
     """The trend of a file with rows; how its terms depend on them is left to be computed."""
     (n, d), n_targets = data.X.shape, data.residuals.shape[1]
     fitted, shift = (
@@ -147,7 +147,7 @@ def _trend(found: dict[str, Any], arrays: dict[str, AnyArray], data: TrainingDat
     )
     growth = bounded(arrays, "trend_growth", (n,))
     require(every(lambda x: x >= 0, growth), "a variance of its trend is negative")
-    model = family_of(found["name"]).model.from_file(found, arrays, (d, n_targets))
+    model = family_of(record["name"]).model.from_file(record, arrays, (d, n_targets))
     return Trend(model, fitted, shift, growth)
 
 
@@ -155,11 +155,11 @@ def read_order(arrays: dict[str, AnyArray], n: int) -> AnyArray | None:
     """Places (n,) of a file's rows in the data that they come from, if it tells."""
     if "order" not in arrays:
         return None
-    found = integers_below(arrays, "order", 2**31)
-    require(len(found) == n, "its order is not that of its rows")
-    ordered = np.sort(found)
+    order = integers_below(arrays, "order", 2**31)
+    require(len(order) == n, "its order is not that of its rows")
+    ordered = np.sort(order)
     require(np.all(ordered[1:] > ordered[:-1]), "a row is there twice")
-    return found
+    return order
 
 
 def _known_rows(arrays: dict[str, AnyArray], n: int) -> tuple[Spans, Spans]:

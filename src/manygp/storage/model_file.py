@@ -263,10 +263,10 @@ def _conformal_scores(arrays: dict[str, AnyArray], n_targets: int) -> ConformalS
     if "conformity_places" in arrays:
         floats(arrays, "conformity_places", places.shape)
     require(np.all(places[1:] >= places[:-1]), "the groups of its errors are not sorted")
-    found = ConformalScores(floats(arrays, "conformity", (n_targets, m)), places)
-    for group in found.groups:
+    scores = ConformalScores(floats(arrays, "conformity", (n_targets, m)), places)
+    for group in scores.groups:
         require(np.all(np.diff(group, prepend=0.0) >= 0), "its errors are not sorted")
-    return found
+    return scores
 
 
 def _sides(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
@@ -274,13 +274,13 @@ def _sides(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     return (kernel.left, kernel.right) if isinstance(kernel, Sum) else None
 
 
-def _columns(found: Any, d: int) -> tuple[str, ...] | int:
-    names = isinstance(found, list) and all(isinstance(name, str) for name in found)
+def _columns(columns: Any, d: int) -> tuple[str, ...] | int:
+    names = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
     require(
-        len(found) == d if names else type(found) is int and found == d,
+        len(columns) == d if names else type(columns) is int and columns == d,
         "its columns are not those of its rows",
     )
-    return tuple(found) if names else d
+    return tuple(columns) if names else d
 
 
 def _settings(
@@ -314,8 +314,8 @@ def _rules(manifest: dict[str, Any]) -> PredictionRules:
     return PredictionRules(**rules, nearest=nearest, tapered=tapered)
 
 
-def _parameters(found: dict[str, Any]) -> dict[str, Any]:
-    parameters = decode_all(found)
+def _parameters(encoded: dict[str, Any]) -> dict[str, Any]:
+    parameters = decode_all(encoded)
     for name, value in parameters.items():
         if name == "kernel":
             right = value is None or isinstance(value, Kernel)
@@ -346,9 +346,9 @@ def _encode_table(model: FittedModel) -> dict[str, Any] | None:
     return {"target": model.target, "encoder": encoder}
 
 
-def _table(found: Any) -> tuple[str | None, Any]:
+def _table(record: Any) -> tuple[str | None, Any]:
     """The target's name, and the encoder or None."""
-    match found:
+    match record:
         case None:
             return None, None
         case {"target": None | str() as target, "encoder": None, **rest} if not rest:
@@ -364,8 +364,8 @@ def _table(found: Any) -> tuple[str | None, Any]:
     raise ValueError("its table must have a target and an encoder")
 
 
-def _plan(found: dict[str, Any]) -> Plan:
-    plan = Plan(**_renamed(found))
+def _plan(record: dict[str, Any]) -> Plan:
+    plan = Plan(**_renamed(record))
     counts = (plan.points_per_expert, plan.shared_rows, plan.kernels)
     costs = (plan.seconds, plan.bytes, plan.final_seconds)
     numbers = [*plan.shrinkages, *plan.overlaps, *costs]
@@ -380,9 +380,9 @@ def _plan(found: dict[str, Any]) -> Plan:
     return plan
 
 
-def _renamed(found: dict[str, Any]) -> dict[str, Any]:
+def _renamed(record: dict[str, Any]) -> dict[str, Any]:
     """The same entries, by the names that they have now."""
-    return {RENAMED.get(name, name): value for name, value in found.items()}
+    return {RENAMED.get(name, name): value for name, value in record.items()}
 
 
 def _encode_report(report: CalibrationReport) -> dict[str, Any]:
@@ -390,9 +390,9 @@ def _encode_report(report: CalibrationReport) -> dict[str, Any]:
     return {"chosen": encode_all(report.chosen), "alternatives": rows, "n_rows": report.n_rows}
 
 
-def _report(found: dict[str, Any]) -> CalibrationReport:
-    chosen, n_rows = _renamed(decode_all(found["chosen"])), found["n_rows"]
-    rows = [Alternative(*decode(one)) for one in found["alternatives"]]
+def _report(record: dict[str, Any]) -> CalibrationReport:
+    chosen, n_rows = _renamed(decode_all(record["chosen"])), record["n_rows"]
+    rows = [Alternative(*decode(one)) for one in record["alternatives"]]
     alternatives = tuple(
         one._replace(parameter=RENAMED.get(one.parameter, one.parameter)) for one in rows
     )

@@ -83,9 +83,9 @@ class Column(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """The column as lists, dicts and text, without what is empty."""
-        found = {"name": self.name, "kind": self.kind}
-        rest = {key: value for key, value in self._asdict().items() if key not in found and value}
-        return found | rest
+        record = {"name": self.name, "kind": self.kind}
+        rest = {key: value for key, value in self._asdict().items() if key not in record and value}
+        return record | rest
 
 
 class Unusual(NamedTuple):
@@ -152,14 +152,14 @@ def _encode_categories(column: Column, batch: Batch) -> tuple[Array, Unusual]:
 
 
 def check_policies(
-    column: Column, batch: Batch, found: Unusual, policies: tuple[str, str]
+    column: Column, batch: Batch, unusual: Unusual, policies: tuple[str, str]
 ) -> None:
     """Refuse missing values, or unknown categories, if these are to be errors."""
     missing, unknown = (policy == "error" or not column.fill for policy in policies)
-    if missing and found.missing.any():
-        refuse(column.name, batch, int(found.missing.argmax()), REFUSED)
-    if unknown and found.unknown.any():
-        index = int(found.unknown.argmax())
+    if missing and unusual.missing.any():
+        refuse(column.name, batch, int(unusual.missing.argmax()), REFUSED)
+    if unknown and unusual.unknown.any():
+        index = int(unusual.unknown.argmax())
         known = [category for category in column.categories if category]
         shown = shortened(batch.columns[column.name][index])
         why = f"{shown} is not one of the {len(known)} known categories: {quoted(known)}"
@@ -197,23 +197,23 @@ def why_not_date(value: Any) -> str:
     return f"{shortened(value)} is not a date such as 2024-12-31 or 2024-12-31T23:59"
 
 
-def column_from_json(found: Any) -> Column:
+def column_from_json(record: Any) -> Column:
     """The column that `to_json` has written; anything else is a ValueError."""
-    name, kind = _name_and_kind(found)
+    name, kind = _name_and_kind(record)
     allowed = {"name", "kind", "fill", "noise"} | ENTRIES[kind]
-    if not set(found) <= allowed or (kind == "category" and "categories" not in found):
+    if not set(record) <= allowed or (kind == "category" and "categories" not in record):
         raise ValueError(
-            f"column {name!r} has the entries {sorted(map(str, found))}, not {sorted(allowed)}"
+            f"column {name!r} has the entries {sorted(map(str, record))}, not {sorted(allowed)}"
         )
     column = Column(
         name,
         kind,
-        _categories_from_json(name, found["categories"]) if kind == "category" else (),
-        tuple(numbers_from_json(name, row) for row in _list(name, found.get("means", []))),
-        _cycles_from_json(name, found.get("cycles", [])),
-        numbers_from_json(name, found.get("fill", [])),
-        found.get("has_missing", False) is True,
-        *numbers_from_json(name, [found.get("noise", 0.0)]),
+        _categories_from_json(name, record["categories"]) if kind == "category" else (),
+        tuple(numbers_from_json(name, row) for row in _list(name, record.get("means", []))),
+        _cycles_from_json(name, record.get("cycles", [])),
+        numbers_from_json(name, record.get("fill", [])),
+        record.get("has_missing", False) is True,
+        *numbers_from_json(name, [record.get("noise", 0.0)]),
     )
     if column.noise < 0:
         raise ValueError(f"column {name!r} has a negative noise")
@@ -234,10 +234,10 @@ ENTRIES = {
 }
 
 
-def _name_and_kind(found: Any) -> tuple[str, str]:
-    if not isinstance(found, dict):
-        raise ValueError(f"a column of an encoding is an object, not {shortened(found)}")
-    name, kind = found.get("name"), found.get("kind")
+def _name_and_kind(record: Any) -> tuple[str, str]:
+    if not isinstance(record, dict):
+        raise ValueError(f"a column of an encoding is an object, not {shortened(record)}")
+    name, kind = record.get("name"), record.get("kind")
     if not isinstance(name, str) or not name:
         raise ValueError(f"the name of a column is text, not {shortened(name)}")
     if kind not in COLUMN_KINDS:
@@ -247,35 +247,35 @@ def _name_and_kind(found: Any) -> tuple[str, str]:
     return name, kind
 
 
-def _list(name: str, found: Any) -> list[Any]:
-    if not isinstance(found, list):
-        raise ValueError(f"column {name!r} has {shortened(found)} in the place of a list")
-    return found
+def _list(name: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"column {name!r} has {shortened(value)} in the place of a list")
+    return value
 
 
-def numbers_from_json(name: str, found: Any) -> tuple[float, ...]:
+def numbers_from_json(name: str, value: Any) -> tuple[float, ...]:
     """Finite numbers of a list."""
-    numbers = _list(name, found)
+    numbers = _list(name, value)
     if not all(type(one) in (int, float) and np.isfinite(one) for one in numbers):
         raise ValueError(f"column {name!r} has {shortened(numbers)} in the place of numbers")
     return tuple(map(float, numbers))
 
 
-def _cycles_from_json(name: str, found: Any) -> tuple[str, ...]:
-    cycles = _list(name, found)
+def _cycles_from_json(name: str, value: Any) -> tuple[str, ...]:
+    cycles = _list(name, value)
     if not all(isinstance(one, str) and one in PERIODS for one in cycles):
         raise ValueError(f"the cycles of column {name!r} are some of {', '.join(PERIODS)}")
     refuse_repeated(f"cycle of column {name!r}", cycles)
     return tuple(cycles)
 
 
-def _categories_from_json(name: str, found: Any) -> tuple[str, ...]:
-    is_list = isinstance(found, list) and found
+def _categories_from_json(name: str, value: Any) -> tuple[str, ...]:
+    is_list = isinstance(value, list) and value
     if not is_list or not all(
-        isinstance(one, str) and (not one or one not in MISSING) for one in found
+        isinstance(one, str) and (not one or one not in MISSING) for one in value
     ):
         raise ValueError(
-            f"the categories of column {name!r} are a list of text, not {shortened(found)}"
+            f"the categories of column {name!r} are a list of text, not {shortened(value)}"
         )
-    refuse_repeated(f"category of column {name!r}", found)
-    return tuple(found)
+    refuse_repeated(f"category of column {name!r}", value)
+    return tuple(value)

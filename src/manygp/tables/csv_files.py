@@ -64,12 +64,12 @@ def _names_and_delimiter(path: Path) -> tuple[tuple[str, ...], str]:
     failure = None
     for candidate in DELIMITERS:
         try:
-            _, found = next(_records(path, candidate), (0, []))
+            _, split = next(_records(path, candidate), (0, []))
         except ValueError as error:
             failure = error
         else:
-            if len(found) > len(fields):
-                fields, delimiter = found, candidate
+            if len(split) > len(fields):
+                fields, delimiter = split, candidate
     if failure is not None and len(fields) < 2:  # the right delimiter cannot split the names
         raise failure
     names = tuple(name.strip() for name in fields)

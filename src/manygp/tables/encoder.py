@@ -160,8 +160,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             pieces.append(_out_of_fold(column, batch, Y, folds) if column.means else piece)
             gaps.append(unusual.missing)
         refuse_repeated("encoded column", [name for one in columns for name in one.features])
-        found, lacking = np.hstack(pieces), np.column_stack(gaps)
-        noise = _noise_of_gaps(found, Y, lacking, self.random_state)
+        encoded, lacking = np.hstack(pieces), np.column_stack(gaps)
+        noise = _noise_of_gaps(encoded, Y, lacking, self.random_state)
         self.columns_ = tuple(
             column._replace(noise=float(one)) for column, one in zip(columns, noise, strict=True)
         )
@@ -169,7 +169,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.donors_ = np.hstack(donors)
         self.codes_ = self.codes(batch)
         self._set_names()
-        return found
+        return encoded
 
     def _findings(self, batch: Batch, n_targets: int) -> list[Finding]:
         """What the columns hold; problems of all of them are refused at once."""
@@ -193,17 +193,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, batch: Batch) -> Encoded:
         """Encode rows, and tell what is not known about them."""
-        pieces, found = [], []
+        pieces, doubts = [], []
         for column in self.columns_:
             if column.name not in batch.columns:
                 raise ValueError(f"X lacks the column {column.name!r}")
             piece, unusual = encode_column(column, batch)
             check_policies(column, batch, unusual, (self.missing, self.unknown))
             pieces.append(piece)
-            found.append(unusual)
-        missing = np.column_stack([one.missing for one in found])
-        unknown = np.column_stack([one.unknown for one in found])
-        learned = np.array([one.learned for one in found])
+            doubts.append(unusual)
+        missing = np.column_stack([one.missing for one in doubts])
+        unknown = np.column_stack([one.unknown for one in doubts])
+        learned = np.array([one.learned for one in doubts])
         noise = missing @ np.array([column.noise for column in self.columns_])
         return Encoded(np.hstack(pieces), missing, unknown, unknown | (missing & ~learned), noise)
 
@@ -294,20 +294,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         }
 
     @classmethod
-    def from_json(cls, found: Any) -> Self:
+    def from_json(cls, record: Any) -> Self:
         """The encoder that `to_json` has written; anything else is a ValueError."""
-        match found:
+        match record:
             case {
                 "missing": "fill" | "error", "unknown": "fill" | "error",
                 "random_state": int(), "columns": list(), "donors": list(), **rest,
             } if not rest:  # fmt: skip
                 pass
             case _:
-                raise ValueError(f"an encoder is not {shortened(found)}")
-        encoder = cls(**{name: found[name] for name in ("missing", "unknown", "random_state")})
-        encoder.columns_ = _columns_from_json(found["columns"])
+                raise ValueError(f"an encoder is not {shortened(record)}")
+        encoder = cls(**{name: record[name] for name in ("missing", "unknown", "random_state")})
+        encoder.columns_ = _columns_from_json(record["columns"])
         d = len(encoder.names)
-        donors = [numbers_from_json("donors", row) for row in found["donors"]]
+        donors = [numbers_from_json("donors", row) for row in record["donors"]]
         if any(len(row) != d for row in donors) or len(donors) > DONORS:
             raise ValueError("the donors of the encoder are not rows of its features")
         encoder.donors_ = np.array(donors).reshape(-1, d)
@@ -335,10 +335,10 @@ def safe_mean(values: Array) -> Array:
     return np.asarray((values * 2.0**-40).mean(axis=0) * 2.0**40)
 
 
-def _columns_from_json(found: Any) -> tuple[Column, ...]:
-    if not isinstance(found, list) or not found:
-        raise ValueError(f"an encoding is a list of columns, not {shortened(found)}")
-    columns = tuple(map(column_from_json, found))
+def _columns_from_json(records: Any) -> tuple[Column, ...]:
+    if not isinstance(records, list) or not records:
+        raise ValueError(f"an encoding is a list of columns, not {shortened(records)}")
+    columns = tuple(map(column_from_json, records))
     refuse_repeated("column of the encoding", [column.name for column in columns])
     return columns
 
@@ -365,10 +365,10 @@ def _noise_of_gaps(X: Array, Y: Array, gaps: npt.NDArray[np.bool_], seed: int) -
     The squared errors of boosted trees, in folds that have not seen the row, as a sum over the
     columns that are missing. With several targets, whose units may differ, it is 0.
     """
-    found = np.zeros(gaps.shape[1])
+    noise = np.zeros(gaps.shape[1])
     which = np.flatnonzero(gaps.any(axis=0))
     if not len(which) or len(Y) < NOISE_ROWS[0] or Y.shape[1] > 1:
-        return found
+        return noise
     from scipy.optimize import nnls
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.model_selection import KFold, cross_val_predict
@@ -383,17 +383,17 @@ def _noise_of_gaps(X: Array, Y: Array, gaps: npt.NDArray[np.bool_], seed: int) -
         guess = cross_val_predict(trees, X[rows], y, cv=KFold(FOLDS))
     parts = np.column_stack([np.ones(len(rows)), gaps[rows][:, which]])
     with np.errstate(over="ignore"):
-        found[which] = nnls(parts, (y - guess) ** 2)[0][1:] * np.square(scale)
-    if not np.isfinite(found).all():
+        noise[which] = nnls(parts, (y - guess) ** 2)[0][1:] * np.square(scale)
+    if not np.isfinite(noise).all():
         warn("y is so large that the noise of missing values overflows, and is left out; scale y")
-    return np.where(np.isfinite(found), found, 0.0)
+    return np.where(np.isfinite(noise), noise, 0.0)
 
 
 def _raw(column: Column, batch: Batch) -> Array:
     """Numbers or days, NaN where they are missing."""
     values = batch.columns[column.name]
-    found = as_floats(values) if column.kind == "number" else as_days(values)
-    return np.empty(0) if found is None else found
+    numbers = as_floats(values) if column.kind == "number" else as_days(values)
+    return np.empty(0) if numbers is None else numbers
 
 
 def _learn(name: str, kind: str, batch: Batch, Y: Array) -> Column:
@@ -438,12 +438,12 @@ def _target_means(codes: npt.NDArray[np.intp], Y: Array, n_categories: int) -> A
 def _out_of_fold(column: Column, batch: Batch, Y: Array, folds: npt.NDArray[Any]) -> Array:
     """The means of the categories of training rows, by rows of other folds: (n, t)."""
     codes = codes_of(column, as_words(batch.columns[column.name]))
-    found = np.empty((len(codes), Y.shape[1]))
+    encoded = np.empty((len(codes), Y.shape[1]))
     for fold in np.unique(folds):
         own = folds == fold
         means = _target_means(codes[~own], Y[~own], len(column.categories))
-        found[own] = means.T[codes[own]]
-    return found
+        encoded[own] = means.T[codes[own]]
+    return encoded
 
 
 def _cycles_that_show(days: Array) -> tuple[str, ...]:

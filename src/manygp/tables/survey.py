@@ -116,8 +116,8 @@ class Survey:
 
     def add(self, batch: Batch) -> dict[str, Array]:
         """Take note of a batch; the columns that hold numbers only, as floats."""
-        found = {column.name: column.add(batch) for column in self._seen}
-        return {name: numbers for name, numbers in found.items() if numbers is not None}
+        numbers_of = {column.name: column.add(batch) for column in self._seen}
+        return {name: numbers for name, numbers in numbers_of.items() if numbers is not None}
 
     def findings(self) -> list[Finding]:
         """What the columns hold, after all rows."""
@@ -303,17 +303,17 @@ def problems_of(
     target : str, optional
         The column that must hold numbers.
     """
-    found = []
+    problems = []
     for one in findings:
         if one.name == target:
-            found += _problem_of_target(one)
+            problems += _problem_of_target(one)
         elif one.problem is not None:
-            found.append(one.problem)
+            problems.append(one.problem)
         elif missing == "error" and one.n_missing:
             what = f"{one.n_missing:,} values are missing"
             drop = f"fill them, or --drop {in_option(one.name)}"
-            found.append(Problem(one.name, what, drop, "fill them, or drop their rows"))
-    return found
+            problems.append(Problem(one.name, what, drop, "fill them, or drop their rows"))
+    return problems
 
 
 def _problem_of_target(one: Finding) -> list[Problem]:

@@ -146,10 +146,10 @@ def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
             raise ValueError(f"the {what} {name!r} is also one of the columns to learn it from")
     refuse_repeated("of the chosen columns", columns or ())
     names = table.names if columns is None else columns
-    found = [name for name in names if name not in roles.apart and name not in roles.drop]
-    if not found:
+    inputs = [name for name in names if name not in roles.apart and name not in roles.drop]
+    if not inputs:
         raise ValueError(f"{table.path}: no column is left to learn {target!r} from")
-    return found
+    return inputs
 
 
 class _Store:
@@ -181,8 +181,8 @@ class _Store:
         pieces = self.pieces.pop(name)
         if kind == "date":
             pieces = [_moments(piece) for piece in pieces]
-        found: npt.NDArray[Any] = np.concatenate(pieces)
-        return found
+        column: npt.NDArray[Any] = np.concatenate(pieces)
+        return column
 
 
 def _moments(piece: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -225,17 +225,17 @@ def _assembled(
 
 def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Problem]:
     """Problems of the column of noise variances, which are numbers and complete."""
-    found = []
+    problems = []
     for one in findings:
         if one.name != noise or one.problem is not None:
             continue
         if one.kind != "number":
             what = f"noise variances are numbers, and this holds {KIND_WORDS[one.kind]}"
-            found.append(Problem(one.name, what, "name another --noise-column", "pass numbers"))
+            problems.append(Problem(one.name, what, "name another --noise-column", "pass numbers"))
         elif one.n_missing:
             what = f"{one.n_missing:,} noise variances are missing"
-            found.append(Problem(one.name, what, "fill them", "fill them"))
-    return found
+            problems.append(Problem(one.name, what, "fill them", "fill them"))
+    return problems
 
 
 def targets_of(batch: Batch, target: str) -> Array:

@@ -59,15 +59,15 @@ def as_floats(values: npt.NDArray[Any]) -> Array | None:
     """All values as floats, NaN where they are missing; None if one is no finite number."""
     if values.dtype.kind == "O":
         try:
-            found = _floats_of(values)
+            floats = _floats_of(values)
         except (TypeError, ValueError):
             present = ~is_missing(values)
-            found = np.full(len(values), np.nan)
+            floats = np.full(len(values), np.nan)
             try:
-                found[present] = _floats_of(values[present])
+                floats[present] = _floats_of(values[present])
             except (TypeError, ValueError):
                 return None
-        return None if np.isinf(found).any() else found
+        return None if np.isinf(floats).any() else floats
     return values if values.dtype.kind == "f" and not np.isinf(values).any() else None
 
 
@@ -96,8 +96,8 @@ def as_days(values: npt.NDArray[Any]) -> Array | None:
             return None
     if values.dtype.kind != "M":
         return None
-    found: Array = (values - EPOCH) / np.timedelta64(1, "D")
-    return found
+    days: Array = (values - EPOCH) / np.timedelta64(1, "D")
+    return days
 
 
 def as_moments(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -106,8 +106,8 @@ def as_moments(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     moments: dict[Any, Any] = {None: np.datetime64("NaT")}
     for text in set(values[~missing].tolist()):  # each different text is read once
         moments[text] = _as_utc(text)
-    found = [moments[None if gone else v] for v, gone in zip(values, missing, strict=True)]
-    return np.array(found, dtype="datetime64[us]")
+    in_order = [moments[None if gone else v] for v, gone in zip(values, missing, strict=True)]
+    return np.array(in_order, dtype="datetime64[us]")
 
 
 def _as_utc(text: str) -> datetime:

@@ -195,17 +195,19 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
     """
     n, d = job.shape
     n_experts = max(1, n // plan.points_per_expert)
-    found = _trends_of(job, settings.trends[n_experts > 1].trend) | steps_of(plan, job)
+    seconds_of = _trends_of(job, settings.trends[n_experts > 1].trend) | steps_of(plan, job)
     more = shared_evaluations(d + 2) / SHARED_EVALUATIONS  # a budget takes wide tables for others
-    found |= {name: more * found[name] for name in ("kernel", "near kernel") if name in found}
+    seconds_of |= {
+        name: more * seconds_of[name] for name in ("kernel", "near kernel") if name in seconds_of
+    }
     if n < 2 * plan.shared_rows:  # too few for a second kernel
-        found.pop("near kernel", None)
+        seconds_of.pop("near kernel", None)
     if settings.space.recalibrate:
-        found["calibration"] = _seconds_of_calibration(plan, job, n_experts)
+        seconds_of["calibration"] = _seconds_of_calibration(plan, job, n_experts)
     few, many = SINGLE.structured_rows
     if settings.chooses_trend and few <= n <= many and d > 1:
-        found["structure"] = (STRUCTURED + STRUCTURED_SQUARE * d**2) * job.evaluation(n)
-    return {name: job.costs.wait * seconds for name, seconds in found.items()}
+        seconds_of["structure"] = (STRUCTURED + STRUCTURED_SQUARE * d**2) * job.evaluation(n)
+    return {name: job.costs.wait * seconds for name, seconds in seconds_of.items()}
 
 
 def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
@@ -226,15 +228,15 @@ def _trends_of(job: Job, trend: Any) -> dict[str, float]:
         return {f"{type(trend).__name__} trend": BOOSTED.fold_seconds(job.shape, job)}
     if trend == "auto" and job.shape[0] < TREND.fewest_rows:
         return {}
-    found: dict[str, float] = {}
+    seconds_of: dict[str, float] = {}
     for family in families(trend):
-        found |= family.seconds(trend, job.shape, job)
+        seconds_of |= family.seconds(trend, job.shape, job)
     each = _seconds_to_compare(job) if trend == "auto" else 0.0
-    found = {f"{name} trend": seconds + each for name, seconds in found.items()}
-    first = next(iter(found), None)
+    seconds_of = {f"{name} trend": seconds + each for name, seconds in seconds_of.items()}
+    first = next(iter(seconds_of), None)
     if first is not None:
-        found[first] += each  # the constant is compared too
-    return found
+        seconds_of[first] += each  # the constant is compared too
+    return seconds_of
 
 
 def _seconds_to_compare(job: Job) -> float:

@@ -32,7 +32,7 @@ class Checkpoint:
     """Hyperparameters of the experts that are finished: a line of `fits.jsonl` for each.
 
     A digest of all that a fit depends on beside the data identifies it. A second run that needs
-    the same fit gets what the first has found, digit by digit.
+    the same fit gets the result of the first, digit by digit.
 
     Parameters
     ----------
@@ -76,21 +76,21 @@ class Checkpoint:
             write_atomically(path, json.dumps({**identity, "seed": seed}, indent=1))
             return seed
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            first = int(found.pop("seed"))
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            first = int(stored.pop("seed"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"checkpoint: {path} is damaged; remove {self.folder}") from error
-        if found.get("schema") != SCHEMA:
+        if stored.get("schema") != SCHEMA:
             raise ValueError(
                 f"checkpoint: {self.folder} was begun by another version of manygp "
-                f"({found.get('manygp')}, schema {found.get('schema')}), whose fits this one "
+                f"({stored.get('manygp')}, schema {stored.get('schema')}), whose fits this one "
                 "cannot go on from; finish it there, or name another folder"
             )
-        for name in dict.fromkeys([*identity, *found]):
-            if identity.get(name) != found.get(name):
+        for name in dict.fromkeys([*identity, *stored]):
+            if identity.get(name) != stored.get(name):
                 raise ValueError(
                     f"checkpoint: {self.folder} belongs to another fit: its {name} is "
-                    f"{found.get(name)!r}, not {identity.get(name)!r}; name another folder, or "
+                    f"{stored.get(name)!r}, not {identity.get(name)!r}; name another folder, or "
                     "remove this one"
                 )
         return first
@@ -114,7 +114,7 @@ class Checkpoint:
             return
 
     def find(self, key: str, kernel: NoisyKernel) -> KernelFit | None:
-        """What a fit of the kernel has found, if it is finished."""
+        """The result of a fit of the kernel, if it is finished."""
         values, n_evaluations = self._fits.get(key, ([], 0))
         if key not in self._fits or len(values) != kernel.n_free:
             return None

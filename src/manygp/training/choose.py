@@ -296,11 +296,11 @@ def draw_left_out(builder: Builder, rng: np.random.Generator) -> LeftOut:
     shuffled = [rng.permutation(part) for part in own if len(part) > folds]
     if not shuffled:
         return LeftOut(None, [builder.some_rows(COMMITTEE.rows, rng)], held_out=False)
-    found = [np.concatenate([rows[f::folds] for rows in shuffled]) for f in range(folds)]
-    n_folds = min(folds, -(-COMMITTEE.rows // len(found[0])))
+    drawn = [np.concatenate([rows[f::folds] for rows in shuffled]) for f in range(folds)]
+    n_folds = min(folds, -(-COMMITTEE.rows // len(drawn[0])))
     most = COMMITTEE.rows // n_folds
-    found = [np.sort(rng.permutation(fold)[:most]) for fold in found[:n_folds]]
-    return LeftOut(members, found, held_out=True)
+    drawn = [np.sort(rng.permutation(fold)[:most]) for fold in drawn[:n_folds]]
+    return LeftOut(members, drawn, held_out=True)
 
 
 # Trends.
@@ -432,8 +432,8 @@ class _TrendComparison(NamedTuple):
             return self._nll_by(candidate, self._kernel(learned, blocks, variance))
 
         with thread_map(self.run.n_jobs) as parallel_map:
-            found = list(parallel_map(nll_by, (random, clusters[: TREND.kernel_blocks])))
-        return min(found, key=lambda nll: float(nll.mean()))
+            losses = list(parallel_map(nll_by, (random, clusters[: TREND.kernel_blocks])))
+        return min(losses, key=lambda nll: float(nll.mean()))
 
     def _kernel(
         self, learned: TrainingData, blocks: list[IndexArray], variance: float
@@ -457,9 +457,9 @@ class _TrendComparison(NamedTuple):
         one_overlap = len(self.space.overlaps) == 1
         overlap = self.space.overlaps[0] if one_overlap else TREND.overlap
         left_out = LeftOut(None, [np.concatenate(self.groups)], held_out=False)
-        found = evaluate(builder, self.space, left_out, Candidate(np.inf, overlap)).best_nll
+        losses = evaluate(builder, self.space, left_out, Candidate(np.inf, overlap)).best_nll
         ends = np.cumsum([len(group) for group in self.groups])[:-1]
-        return np.array([group.mean() for group in np.split(found, ends)])
+        return np.array([group.mean() for group in np.split(losses, ends)])
 
 
 def _middle(X: Array, region: IndexArray) -> IndexArray:
@@ -767,7 +767,7 @@ def _sufficient(
 
 def _neighbouring_rules(scores: Scores, rules: PredictionRules) -> list[Alternative]:
     """The rules that differ from the chosen ones in one parameter."""
-    found = []
+    alternatives = []
     for name, field in SHOWN_FIELDS.items():
         chosen = getattr(rules, field)
         same = [
@@ -776,11 +776,11 @@ def _neighbouring_rules(scores: Scores, rules: PredictionRules) -> list[Alternat
             if one._replace(**{field: chosen}) == rules
         ]
         if len(same) > 1:
-            found += [
+            alternatives += [
                 Alternative(name, _shown(value, name), float(nll), value == chosen)
                 for value, nll in same
             ]
-    return found
+    return alternatives
 
 
 def _shown(value: object, name: str) -> object:

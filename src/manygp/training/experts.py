@@ -134,11 +134,11 @@ def fit_shared(
                 yield maximise(likelihoods, objective, starts, evaluate)
 
     if run.checkpoint is None:
-        (found,) = fit([starts])
+        (fitted,) = fit([starts])
     else:
         key = key_of("shared", data.residuals, kernel, TOLERANCE_SHARED, limit, starts, *blocks)
-        (found,) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
-    return found.kernel
+        (fitted,) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
+    return fitted.kernel
 
 
 def shared_evaluations(n_free: int) -> int:
@@ -435,16 +435,16 @@ class Builder:
                 parts = [part[~np.isin(part, held_out)] for part in parts]
             tasks = [Task(*task) for task in zip(parts, self._starts(missing), strict=True)]
             single = len(self.layout.parts) == 1
-            found = fit_kernels(self.data, tasks, self.kernel, shrinkage, self.run, single=single)
-            fits.update(zip(missing, found, strict=True))
+            fitted = fit_kernels(self.data, tasks, self.kernel, shrinkage, self.run, single=single)
+            fits.update(zip(missing, fitted, strict=True))
         return fits
 
     def _starts(self, members: list[int]) -> list[Array]:
         """Where fits start: where the last one of the part has ended, whatever its shrinkage."""
-        found: dict[int, Array] = {}
+        earlier: dict[int, Array] = {}
         for fits in self._fits.values():
-            found |= {m: fit.kernel.theta[None] for m, fit in fits.items() if fit.n_evaluations}
-        return [found.get(m, self.starts[m]) for m in members]
+            earlier |= {m: fit.kernel.theta[None] for m, fit in fits.items() if fit.n_evaluations}
+        return [earlier.get(m, self.starts[m]) for m in members]
 
     def _nearest_rows(self, m: int, count: int) -> IndexArray:
         if (m, count) not in self._neighbours:

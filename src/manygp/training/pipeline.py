@@ -226,26 +226,30 @@ def train(
     foundation = choose_trend_and_kernel(settings, prepared, plan, seed, run, deadline)
     builder, space, rng = foundation.builder, foundation.space, foundation.rng
     if builder.layout.is_single:
-        found = fit_single(builder, space, rng)
+        selection = fit_single(builder, space, rng)
     else:
-        found = choose_committee(builder, space, rng, deadline)
-    found = found.after(foundation.compared, trend=foundation.trend)
+        selection = choose_committee(builder, space, rng, deadline)
+    selection = selection.after(foundation.compared, trend=foundation.trend)
     if settings.chooses_trend and deadline == np.inf and _may_be_structured(prepared.data):
-        found = try_structured_kernel(found, prepared.data, prepared.kernel.noise, space, run)
-    found = choose_noise(settings, prepared.data.X, found)
-    return fitted_model(settings, prepared, plan, builder.kernel, found)
+        selection = try_structured_kernel(
+            selection, prepared.data, prepared.kernel.noise, space, run
+        )
+    selection = choose_noise(settings, prepared.data.X, selection)
+    return fitted_model(settings, prepared, plan, builder.kernel, selection)
 
 
-def choose_noise(settings: Settings, X: Array, found: Selection) -> Selection:
-    """What was found, with noise that depends on the row, X of (n, d), if that is better."""
-    if found.errors is None or found.report is None or not settings.learns_noise:
-        return found
+def choose_noise(settings: Settings, X: Array, selection: Selection) -> Selection:
+    """The selection, with noise that depends on the row, X of (n, d), if that is better."""
+    if selection.errors is None or selection.report is None or not settings.learns_noise:
+        return selection
     forced = settings.noise == "local"
-    noise, compared = learn_noise(found.errors, found.rules.recalibration, X, forced=forced)
-    report = found.report
+    noise, compared = learn_noise(
+        selection.errors, selection.rules.recalibration, X, forced=forced
+    )
+    report = selection.report
     chosen = {**report.chosen, "local noise": "constant" if noise is None else "local"}
     report = report._replace(chosen=chosen, alternatives=(*report.alternatives, *compared))
-    return found._replace(noise=noise, report=report)
+    return selection._replace(noise=noise, report=report)
 
 
 def _may_be_structured(data: TrainingData) -> bool:
@@ -305,28 +309,28 @@ def choose_trend_and_kernel(
 
 
 def fitted_model(
-    settings: Settings, prepared: Prepared, plan: Plan, kernel: NoisyKernel, found: Selection
+    settings: Settings, prepared: Prepared, plan: Plan, kernel: NoisyKernel, selection: Selection
 ) -> FittedModel:
-    """All that was found, as a model."""
-    single = found.committee.is_single
-    cross_validated, scores = found.cross_validated, None
-    if found.errors is not None:
-        known = None if found.noise is None else found.noise.held_out
-        scores = found.errors.conformal_scores(found.rules.recalibration, known)
+    """The fitted model of a selection."""
+    single = selection.committee.is_single
+    cross_validated, scores = selection.cross_validated, None
+    if selection.errors is not None:
+        known = None if selection.noise is None else selection.noise.held_out
+        scores = selection.errors.conformal_scores(selection.rules.recalibration, known)
     model = FittedModel(
         settings=settings,
         fitted_with=settings.rule_parameters,
         columns=prepared.columns,
         x_scaling=prepared.x_scaling,
         y_scaling=prepared.y_scaling,
-        committee=found.committee,
-        kernel=found.committee.experts[0].kernel if single else kernel,
-        chosen=found.rules,
-        rules=found.rules,
+        committee=selection.committee,
+        kernel=selection.committee.experts[0].kernel if single else kernel,
+        chosen=selection.rules,
+        rules=selection.rules,
         conformal_scores=scores,
-        noise=found.noise,
+        noise=selection.noise,
         cross_validated=None if cross_validated is None else read_only(cross_validated),
-        report=found.report,
+        report=selection.report,
         plan=plan,
     )
     if prepared.order is not None:

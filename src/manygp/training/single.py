@@ -149,21 +149,25 @@ def _corrected(
     curve = replace(curve, known=farthest_known(errors))
     correction = next(one.value for one in compared if one.chosen)
     report = CalibrationReport({"correction": correction}, tuple(compared), len(errors.variance))
-    found = None if means is None else np.vstack([means, np.sqrt(errors.total(curve))])
-    return Selection(committee, rules._replace(recalibration=curve), errors, report, found)
+    answers = None if means is None else np.vstack([means, np.sqrt(errors.total(curve))])
+    return Selection(committee, rules._replace(recalibration=curve), errors, report, answers)
 
 
 def try_structured_kernel(
-    found: Selection, data: TrainingData, noise: White, space: SearchSpace, run: ExecutionContext
+    selection: Selection,
+    data: TrainingData,
+    noise: White,
+    space: SearchSpace,
+    run: ExecutionContext,
 ) -> Selection:
-    """What was found, or one expert on all rows with a structured kernel if that is better.
+    """The selection, or one expert on all rows with a structured kernel if that is better.
 
-    The folds of that expert have learned nothing from their rows. What was found has, by
+    The folds of that expert have learned nothing from their rows. The committee has, by
     hyperparameters and the terms of a trend: it promises more, and must gain more to be kept.
 
     Parameters
     ----------
-    found : Selection
+    selection : Selection
         Of the same rows, all of which were left out in turn.
     data : TrainingData
         Without a trend.
@@ -172,8 +176,8 @@ def try_structured_kernel(
     space : SearchSpace
     run : ExecutionContext
     """
-    if found.errors is None or found.report is None:
-        return found
+    if selection.errors is None or selection.report is None:
+        return selection
     run.progress.begin("structure")
     (n, d), data = data.X.shape, data._replace(constant_mean=False)
     likelihood, spread = data.likelihood(np.arange(n)), data.X.std(axis=0)
@@ -189,7 +193,7 @@ def try_structured_kernel(
         best[name] = fit.kernel, likelihood.posterior(fit.kernel).log_likelihood
     (plain, before), (kernel, after) = best.values()
     if after - before < kernel.n_free - plain.n_free:  # what chance would gain, and more
-        return found
+        return selection
     layout = Layout.of(data.X, [np.arange(n)], np.ones(d))
     builder = Builder(data, layout, kernel, [kernel.theta[None]], None, run)
     order = _order_of_folds(data, np.random.default_rng(0))
@@ -198,10 +202,10 @@ def try_structured_kernel(
     other = _corrected(builder.committee(np.inf, 0.0), rules, errors, means)
     choice: Choice[Selection] = Choice("structure", Selection.row_nll, SINGLE.min_gain_of_local)
     choice.consider("global", other)
-    choice.consider("local", found)
-    if choice.best is found:
-        return found.after(choice.alternatives)
-    trends = [one for one in found.report.alternatives if one.parameter == "trend"]
+    choice.consider("local", selection)
+    if choice.best is selection:
+        return selection.after(choice.alternatives)
+    trends = [one for one in selection.report.alternatives if one.parameter == "trend"]
     left = [one._replace(chosen=False) for one in trends]
     return other.after([*choice.alternatives, *left], trend="none")
 
@@ -221,7 +225,7 @@ def _fold_errors(
     held = np.full(builder.kernel.n_free, precision)
     objective = Objective(builder.kernel, held, tolerance)
     fits = fit_tasks(data, tasks, objective, run)
-    found = []
+    answers = []
     for fold, rows, fit in zip(folds, rest, fits, strict=True):
         expert = condition(data, rows, rows[:0], fit, exact=True)
         said = predict_expert(expert, data.X[fold], Workspace(), with_variance=True)
@@ -229,9 +233,9 @@ def _fold_errors(
         spread = 1.0 if data.spread is None else data.spread[fold]
         total, alpha = said.variance + expert.noise_variance * spread, data.alpha[fold]
         unknown = said.variance / said.prior_variance
-        found.append((said.mean.T, squares, total, alpha, unknown))
+        answers.append((said.mean.T, squares, total, alpha, unknown))
     in_order = np.argsort(np.concatenate(folds))
     means, squares, total, alpha, unknown = (
-        np.concatenate(one, axis=-1)[..., in_order] for one in zip(*found, strict=True)
+        np.concatenate(one, axis=-1)[..., in_order] for one in zip(*answers, strict=True)
     )
     return means, LeftOutErrors(squares, total, alpha, unknown, np.arange(n), means)

@@ -79,33 +79,33 @@ class Trees(NamedTuple):
 
     def predict(self, X: Array) -> Array:
         """The sums of the leaves that rows X (N, d) end in: (N,)."""
-        found = np.full(len(X), self.baseline)
+        sums = np.full(len(X), self.baseline)
         size = max(1, min(len(X), PLACES))
         together = PLACES // size
         for start in range(0, len(X), size):
             rows = np.ascontiguousarray(X[start : start + size])
-            total = found[start : start + size]
+            total = sums[start : start + size]
             for roots in np.split(self.roots, range(together, len(self.roots), together)):
                 leaves = self.value.take(self._leaves(rows, roots))
                 # One after the other, so that no row's digits depend on how many rows there are.
                 total[:] = np.cumsum(np.vstack([total, leaves]), axis=0)[-1]
-        return found
+        return sums
 
     def _leaves(self, X: Array, roots: IndexArray) -> IndexArray:
         """The leaf of each of T trees that each of N rows ends in: (T, N)."""
         n, d = X.shape
         values, children = X.reshape(-1), self.children.reshape(-1)
-        found = at = np.repeat(roots, n)
+        leaves = at = np.repeat(roots, n)
         moving, first = np.arange(len(at)), np.tile(d * np.arange(n), len(roots))
         while len(moving):
             for _ in range(STEPS):
                 here = at
                 larger = values.take(first + self.column.take(here)) > self.threshold.take(here)
                 at = children.take(2 * here + larger)
-            found[moving] = at
+            leaves[moving] = at
             going = np.flatnonzero(at != here)
             moving, at, first = moving[going], at[going], first[going]
-        return found.reshape(len(roots), n)
+        return leaves.reshape(len(roots), n)
 
 
 def split_gains(model: Any, d: int) -> Array:
@@ -113,8 +113,8 @@ def split_gains(model: Any, d: int) -> Array:
     nodes = np.concatenate([tree.nodes for (tree,) in model._predictors])
     inner = nodes[nodes["is_leaf"] == 0]
     gains = np.maximum(inner["gain"], 0.0).astype(float)
-    found: Array = np.bincount(inner["feature_idx"], gains, minlength=d).astype(float)
-    return found
+    sums: Array = np.bincount(inner["feature_idx"], gains, minlength=d).astype(float)
+    return sums
 
 
 # Folds and nodes that a file's trees may have, trees of a fold, and steps from a root to a leaf.
@@ -218,10 +218,10 @@ class FoldTrend(TrendModel):
 
     @classmethod
     def from_file(
-        cls, found: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
+        cls, record: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
     ) -> FoldTrend:
         d, n_targets = shape
-        folds, baselines, explained = found["folds"], found["baselines"], found["explained"]
+        folds, baselines, explained = record["folds"], record["baselines"], record["explained"]
         require(
             type(folds) is int and 1 <= folds <= MOST_FOLDS, "its trend must have 1 to 20 folds"
         )
@@ -328,8 +328,8 @@ def choose_boosting(data: TrainingData, seed: int, n_jobs: int | None) -> Boosti
             validation_fraction=BOOSTING.choosing_share,
         )
         with threadpool_limits(1, user_api="openmp"):
-            found: Array = tried.fit(data.X, y, data.weights).validation_score_
-        return -2 * found  # they are halves of negative squared errors, from no tree on
+            halves: Array = tried.fit(data.X, y, data.weights).validation_score_
+        return -2 * halves  # they are halves of negative squared errors, from no tree on
 
     with thread_map(n_jobs) as parallel_map:
         errors = list(parallel_map(scores, data.residuals.T))

@@ -47,10 +47,10 @@ class CustomTrend:
     def factories(self, trend: str, data: Any, seed: int, run: Any) -> Iterator[TrendFactory]:
         (name,) = self.names
         run.progress.begin(f"{name} trend")
-        found = self._trend(data, seed, run.n_jobs)
-        residuals = data.residuals - found.fitted
+        fitted = self._trend(data, seed, run.n_jobs)
+        residuals = data.residuals - fitted.fitted
         yield TrendFactory(
-            lambda _: FittedCandidate(name, residuals, found), float(np.mean(residuals**2))
+            lambda _: FittedCandidate(name, residuals, fitted), float(np.mean(residuals**2))
         )
 
     def seconds(self, trend: str, shape: tuple[int, int], speed: Any) -> dict[str, float]:
@@ -73,13 +73,13 @@ class CustomTrend:
 
     def _checked(self, X: Array, Y: Array) -> TrendModel:
         """The model of these rows, if it has what a trend needs."""
-        (name,), found = self.names, self.fit(X, Y)
+        (name,), model = self.names, self.fit(X, Y)
         for attribute in ("name", "explained", "importance"):
-            if not hasattr(found, attribute):
+            if not hasattr(model, attribute):
                 raise ValueError(f"the model of trend={name!r} has no {attribute}: give it one")
-        if found.name != name:
-            raise ValueError(f"the model of trend={name!r} has the name {found.name!r}")
-        return found
+        if model.name != name:
+            raise ValueError(f"the model of trend={name!r} has the name {model.name!r}")
+        return model
 
     def _means(self, model: TrendModel, X: Array, n_targets: int) -> Array:
         """What a model says about rows: (N, t)."""

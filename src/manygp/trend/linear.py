@@ -162,9 +162,9 @@ def _evaluate(axis: Axis, unit: Any) -> tuple[Any, Any]:
         return line[:, None], np.ones(len(unit))
     extended, spacing = extended_knots(axis)
     inside = np.clip(unit, axis.knots[0], axis.knots[-1])
-    found = _spline(axis, extended, inside)
+    values = _spline(axis, extended, inside)
     share = np.exp(-(((unit - inside) / spacing) ** 2))
-    return found * share[:, None], share
+    return values * share[:, None], share
 
 
 def _spline(axis: Axis, knots: Array, inside: Any) -> Any:
@@ -174,8 +174,8 @@ def _spline(axis: Axis, knots: Array, inside: Any) -> Any:
         rise = BSpline(knots, weights, axis.degree).derivative()(inside.value)
         values = _spline(axis, knots, inside.value)
         return Dual(values, rise[:, :, None] * inside.slope[:, None])
-    found = BSpline.design_matrix(inside, knots, axis.degree).toarray()
-    return found @ smooth(axis.size) if axis.degree > HATS else found  # steps need not be alike
+    hats = BSpline.design_matrix(inside, knots, axis.degree).toarray()
+    return hats @ smooth(axis.size) if axis.degree > HATS else hats  # steps need not be alike
 
 
 def extended_knots(axis: Axis) -> tuple[Array, float]:
@@ -224,20 +224,20 @@ def spline_axes(X: Array, segments: int, degree: int = CUBIC) -> dict[int, Axis]
     A column of no more distinct values than the spline has functions gets a step for each.
     """
     low, width = ranges(X)
-    found = {}
+    axes = {}
     for j, column in enumerate(((X - low) / width).T):
         if column.max() == 0.0:
             continue
         values = np.unique(column)
         if len(values) <= segments + degree:
-            found[j] = Axis(j, tuple(values.tolist()), HATS)
+            axes[j] = Axis(j, tuple(values.tolist()), HATS)
             continue
         knots = np.unique(np.quantile(column, np.linspace(0, 1, segments + 1)))
         even = np.linspace(0, 1, segments + 1)
         # Quantiles of a column in which one value is frequent would leave wide gaps.
         knots = knots if len(knots) == segments + 1 else even
-        found[j] = Axis(j, tuple((0.5 * (knots + even)).tolist()), degree)
-    return found
+        axes[j] = Axis(j, tuple((0.5 * (knots + even)).tolist()), degree)
+    return axes
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ class Ridge(NamedTuple):
 def fit_ridge(basis: Basis, X: Array, Y: Array) -> Ridge:
     """The penalty with the least error of rows that are left out; X (n, d), Y (n, t)."""
     H, _ = basis.functions(X)
-    found = []
+    fits = []
     with single_threaded_blas():  # digits depend on the number of threads
         values, vectors = eigh(H.T @ H, check_finite=False)
         values = np.maximum(values, 0.0)
@@ -306,8 +306,8 @@ def fit_ridge(basis: Basis, X: Array, Y: Array) -> Ridge:
         for penalty in np.array(TERMS.penalties) * max(float(values.mean()), 1e-12):
             shrunk = 1 / (values + penalty)
             rest = Y - rotated @ (shrunk[:, None] * moments)
-            found.append(Ridge(basis, float(penalty), rest / _own(squares @ shrunk)))
-    return min(found, key=lambda one: one.mean_square)
+            fits.append(Ridge(basis, float(penalty), rest / _own(squares @ shrunk)))
+    return min(fits, key=lambda one: one.mean_square)
 
 
 def fit_lines(X: Array, Y: Array) -> Ridge:
@@ -328,8 +328,8 @@ def fit_pairs(splines: Ridge, X: Array, Y: Array) -> Ridge:
     Rows that have chosen the best of many pairs promise too much, although each is left out of
     the fit: pairs must also pay for the other half of the rows when one half has chosen them.
     """
-    found = _with_pairs(splines, X, Y, X)
-    return found if found is splines or _pay_for_others(splines.basis, X, Y) else splines
+    paired = _with_pairs(splines, X, Y, X)
+    return paired if paired is splines or _pay_for_others(splines.basis, X, Y) else splines
 
 
 def _pay_for_others(basis: Basis, X: Array, Y: Array) -> bool:
@@ -338,9 +338,9 @@ def _pay_for_others(basis: Basis, X: Array, Y: Array) -> bool:
     plain = paired = 0.0
     for rows, others in (halves, halves[::-1]):
         splines = fit_ridge(basis, X[rows], Y[rows])
-        found = _with_pairs(splines, X[rows], Y[rows], X)
+        with_pairs = _with_pairs(splines, X[rows], Y[rows], X)
         plain += _square_of_others(splines, X[rows], Y[rows], (X[others], Y[others]))
-        paired += _square_of_others(found, X[rows], Y[rows], (X[others], Y[others]))
+        paired += _square_of_others(with_pairs, X[rows], Y[rows], (X[others], Y[others]))
     return paired < (1 - TERMS.worthwhile) * plain
 
 
@@ -370,8 +370,8 @@ def _with_pairs(splines: Ridge, X: Array, Y: Array, every: Array) -> Ridge:
             pairs = tuple(Term((axes[i], axes[j])) for i, j in ranked[:count])
             yield basis._replace(terms=basis.terms + pairs)
 
-    def fitted(found: Iterable[Basis]) -> Iterator[Ridge]:
-        return (fit_ridge(one, X, Y) for one in found if one.size <= most)
+    def fitted(bases: Iterable[Basis]) -> Iterator[Ridge]:
+        return (fit_ridge(one, X, Y) for one in bases if one.size <= most)
 
     counts = [count for count in TERMS.pairs if count < len(ranked)] + [len(ranked)]
     best = _simplest([splines, *fitted(bases(TERMS.pair_segments[0], counts))])
@@ -522,11 +522,11 @@ class LinearTrend(TrendModel):
     @property
     def importance(self) -> Array:  # columns that go together have terms that nearly cancel
         """The variances of the terms, dealt out to their columns: (d,), which sum to one."""
-        found = np.zeros(len(self.form.basis.low))
+        importance = np.zeros(len(self.form.basis.low))
         for term, size in zip(self.form.basis.terms, self.sizes, strict=True):
             for column in term.columns:
-                found[column] += size / len(term.columns)
-        return found / max(float(found.sum()), 1e-300)
+                importance[column] += size / len(term.columns)
+        return importance / max(float(importance.sum()), 1e-300)
 
     def at(self, X: Any) -> TrendAt:
         """What it says about rows X (N, d)."""
@@ -574,10 +574,10 @@ class LinearTrend(TrendModel):
 
     @classmethod
     def from_file(
-        cls, found: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
+        cls, record: dict[str, Any], arrays: dict[str, AnyArray], shape: tuple[int, int]
     ) -> LinearTrend:
         d, n_targets = shape
-        terms = tuple(Term(tuple(_axis(one, d) for one in term)) for term in found["terms"])
+        terms = tuple(Term(tuple(_axis(one, d) for one in term)) for term in record["terms"])
         require(
             all(1 <= len(term.axes) <= 2 for term in terms),
             "a term of its trend must be one or two columns with knots and a degree",
@@ -585,23 +585,23 @@ class LinearTrend(TrendModel):
         basis = Basis(*read_ranges(arrays, d), terms)
         p = basis.size
         require(p <= MOST_READ_FUNCTIONS, "its trend has too many functions")
-        precision = found["precision"]
+        precision = record["precision"]
         require(
             type(precision) is float and 0 < precision < np.inf,
             "the precision of its trend must be positive",
         )
-        require(type(found["kriged"]) is bool, "kriged is not true or false")
-        require(isinstance(found["kernel"], str), "the kernel of its trend must be a text")
-        kernel = split_noise(parse_kernel(found["kernel"]))
+        require(type(record["kriged"]) is bool, "kriged is not true or false")
+        require(isinstance(record["kernel"], str), "the kernel of its trend must be a text")
+        kernel = split_noise(parse_kernel(record["kernel"]))
         kernel.check_columns(d)
         sizes = bounded(arrays, "trend_sizes", (len(terms),))
         require(np.all(sizes >= 0), "the variance of a term is negative")
         return cls(
-            Form(found["name"], basis, precision),
+            Form(record["name"], basis, precision),
             read_only(bounded(arrays, "trend_coefficients", (p, n_targets))),
             read_only(bounded(arrays, "trend_root", (len(arrays["trend_root"]) and p, p))),
             read_only(sizes),
-            found["kriged"],
+            record["kriged"],
             kernel,
         )
 
@@ -613,9 +613,9 @@ def read_ranges(arrays: dict[str, AnyArray], d: int) -> tuple[Array, Array]:
     return low, width
 
 
-def _axis(found: Any, d: int) -> Axis:
+def _axis(record: Any, d: int) -> Axis:
     """The functions of a column, from a file."""
-    column, knots, degree = found
+    column, knots, degree = record
     require(
         type(column) is int
         and 0 <= column < d

@@ -208,9 +208,9 @@ def _across_experts(values: Array, alike: Array) -> list[str]:
 def _spreads(model: FittedModel, names: list[str]) -> Array:
     """The std of the column of each length-scale, as the kernel sees it; 1 for all else."""
     std = model.committee.training_data().X.std(axis=0)
-    found = [LENGTH_SCALE.fullmatch(name) for name in names]
+    matches = [LENGTH_SCALE.fullmatch(name) for name in names]
     return np.array(
-        [max(std[int(one[2])], 1e-300) if one and int(one[2]) < len(std) else 1.0 for one in found]
+        [max(std[int(m[2])], 1e-300) if m and int(m[2]) < len(std) else 1.0 for m in matches]
     )
 
 

@@ -48,13 +48,13 @@ def baselines_of(model: FittedModel, rows: RowSet) -> list[Baselines]:
     Z = (X - center) / width
     new = None if rows.left_out or rows.inputs is None else (rows.inputs.X - center) / width
     has_line = len(Y) >= FEWEST_ROWS and rows.inputs is not None
-    found = []
+    baselines = []
     for y in Y.T:
         size = float(np.abs(y).max()) or 1.0  # squares may overflow
         constant = _constant(y / size, None if rows.left_out else len(rows))
         line = _line(Z, y / size, new).times(size) if has_line else None
-        found.append(Baselines(line, constant.times(size)))
-    return found
+        baselines.append(Baselines(line, constant.times(size)))
+    return baselines
 
 
 def _constant(y: Array, n_new: int | None) -> Baseline:

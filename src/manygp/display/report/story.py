@@ -1,4 +1,4 @@
-"""What was found about the data, and what was chosen, in plain words."""
+"""Section of a report that tells in plain words what the data are like and what was chosen."""
 
 from __future__ import annotations
 

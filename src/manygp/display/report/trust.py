@@ -216,12 +216,12 @@ def _by_quantiles(values: Array, n: int, word: Callable[[float], str]) -> list[S
     known = values[~np.isnan(values)]
     places = np.quantile(known, np.linspace(0, 1, n + 1)).tolist() if n and len(known) else []
     edges = list({word(place): place for place in places}.values())  # that can be told apart
-    found: list[Slice] = []
+    slices: list[Slice] = []
     for low, high in pairwise(edges):
-        above = values > low if found else values >= places[0]
-        found.append(Slice(_from_to(word(low), word(high)), above & (values <= high)))
+        above = values > low if slices else values >= places[0]
+        slices.append(Slice(_from_to(word(low), word(high)), above & (values <= high)))
     missing = np.isnan(values)
-    return [*found, Slice("missing", missing)] if missing.any() else found
+    return [*slices, Slice("missing", missing)] if missing.any() else slices
 
 
 def _from_to(low: str, high: str) -> str:
@@ -262,8 +262,8 @@ def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) 
 
 def _slice_row(scored: Scored, one: Slice, level: float, floor: float) -> list[str]:
     n = int(one.rows.sum())
-    found = metrics.conditional_coverage(scored.held[one.rows], np.zeros(n, dtype=int), level)
-    _, share, low, high = (float(each[0]) for each in found)
+    coverage = metrics.conditional_coverage(scored.held[one.rows], np.zeros(n, dtype=int), level)
+    _, share, low, high = (float(each[0]) for each in coverage)
 
     def place(value: float) -> float:
         return float(np.clip((value - floor) / (1 - floor), 0, 1))
