@@ -418,7 +418,7 @@ def test_what_a_file_claims_is_not_allocated(tmp_path, path):
     outcomes, grown = zip(*map(json.loads, done.stdout.splitlines()), strict=True)
     assert outcomes[-1] == "loaded"
     assert "loaded" not in outcomes[:-1]
-    assert "does not fit into memory" in outcomes[6]
+    assert "has more rows than a model can have" in outcomes[6]
     assert "is not a model file" in outcomes[7]
     assert max(grown[:8]) < 20e6
     assert max(grown) < 100e6

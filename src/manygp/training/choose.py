@@ -319,10 +319,13 @@ def trend_factories(
     seed : int
     run : ExecutionContext
     """
+    is_learned = trend not in ("auto", "constant", "none")
+    if is_learned and len(data.X) == 1:
+        raise ValueError(f"trend={trend!r} cannot be learned from one row; set trend='none'")
     if not isinstance(trend, str):
         yield regressor_factory(trend, data, seed, run)
         return
-    if trend in ("auto", "constant", "none"):
+    if not is_learned:
         yield TrendFactory(lambda _: TrendCandidate("constant", data.residuals))
     if trend != "auto" or len(data.X) >= TREND.fewest_rows:
         for family in families(trend):
