@@ -34,7 +34,7 @@ from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from data import slope_and_wave, spoilt, strided
-from manygp import load
+from manygp import ManyGPRegressor, load
 from manygp.committee.committee import (
     BLOCK_NUMBERS,
     BLOCK_ROWS,

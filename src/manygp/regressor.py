@@ -29,7 +29,7 @@ from manygp.relevance import Relevance
 from manygp.rules import ExpertPredictions
 from manygp.runtime.progress import Progress, shown, warn
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
-from manygp.sklearn_compat import SklearnAttributes, warn_at_bounds
+from manygp.sklearn_compat import MeanAndStd, SklearnAttributes, warn_at_bounds
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
 from manygp.training.pipeline import prepare, train
@@ -467,7 +467,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
             return self._joint(model, rows, latent=latent, alpha=alpha)
         if return_std or not rows.are_known:
             answer = self._mean_and_std(model, rows, latent=latent, alpha=alpha)
-            return answer if return_std else answer[0]
+            return MeanAndStd(answer) if return_std else answer[0]
         return answers.mean(model, rows.X)
 
     def predict_interval(

@@ -816,6 +816,8 @@ def test_rules_must_be_of_their_kind(tmp_path, sources):
         {"record": "Tempered", "fields": {"temperature": {"float": "nan"}}},
         {"record": "Tempered", "fields": {"temperature": "1"}},
         {"record": "Tempered", "fields": {"temperature": -1}},
+        {"record": "Tempered", "fields": {"temperature": 1.7e308}},
+        {"record": "Softmax", "fields": {"temperature": 1.7e308}},
     ]
     for one in strange:
         for group in ("parameters", "fitted"):
