@@ -367,14 +367,9 @@ class TrainingData(NamedTuple):
     spread: Array | None = None
 
     @property
-    def weights(self) -> Array | None:
-        """Weights (n,) of the rows, if they differ."""
-        return None if self.spread is None else 1 / self.spread
-
-    @property
     def mean_weight(self) -> float:
-        weights = self.weights
-        return 1.0 if weights is None else float(weights.mean())
+        """The mean of the weights of the rows."""
+        return 1.0 if self.spread is None else float(np.mean(1 / self.spread))
 
     @property
     def targets(self) -> Array:

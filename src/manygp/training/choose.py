@@ -380,7 +380,8 @@ def _in_time(factories: Iterator[TrendFactory], deadline: float) -> Iterator[Tre
 def start_kernel(data: TrainingData, variance: float) -> NoisyKernel:
     """The default kernel for what is left of the targets."""
     columns = data.X.shape[1], data.X.std(axis=0)
-    return split_noise(default_kernel(*columns, variance, data.mean_weight))
+    weight = 1.0 if data.spread is None else data.mean_weight
+    return split_noise(default_kernel(*columns, variance, weight))
 
 
 class _TrendComparison(NamedTuple):

@@ -15,7 +15,7 @@ from manygp.fit_report import Alternative, Plan
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import TrendCandidate
 from manygp.inputs import KnownRows, Scaling, read_only
-from manygp.kernels.base import NoisyKernel, split_noise
+from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.model import FittedModel
 from manygp.noise import learn_noise
 from manygp.runtime.parallel import physical_memory
@@ -89,14 +89,14 @@ def find_repeats(data: TrainingData) -> Repeats:
     n, n_groups = len(groups), int(groups.max()) + 1
     if n_groups == n:
         return Repeats(0, 0.0, n)
-    weights = np.ones(n) if data.weights is None else data.weights
+    weights = np.ones(n) if data.spread is None else 1 / data.spread
     sizes = np.bincount(groups, weights)
     within = 0.0
     for y in data.residuals.T:
         mean = np.bincount(groups, weights * y) / sizes
         within += float((weights * (y - mean[groups]) ** 2).sum()) / data.residuals.shape[1]
     known = float((data.alpha * weights * (1 - weights / sizes[groups])).sum())
-    return Repeats(n - n_groups, max(0.0, within - known), n, data.mean_weight)
+    return Repeats(n - n_groups, max(0.0, within - known), n, float(weights.mean()))
 
 
 def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -122,6 +122,12 @@ def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
 
 # Part of the time that is left which may be spent on the choice of a trend.
 TREND_SHARE = 0.25
+
+
+# Up to so many rows the default model is that of rows in an order of their own: another order moved
+# means of 6 of 500 random sets of 5 to 500 rows by more than .1 std. More rows keep the order they
+# come in: of ten orders of the 515 rows of Concrete one was a bad draw, and it might be their own.
+SORTED_ROWS = 500
 
 
 class Prepared(NamedTuple):
@@ -168,11 +174,11 @@ def prepare(
     """Scale rows and targets, and choose the kernel to start from.
 
     Scalings of inputs and targets that are not given are those of these rows. The default model
-    depends on what rows hold, and not on their order.
+    of few rows depends on what they hold, and not on their order.
     """
     space, order = settings.space, None
     is_default = space.standard and space.recalibrate  # the paper's models stay as they are
-    if is_default and settings.scales_X and scalings is None:
+    if is_default and settings.scales_X and scalings is None and len(rows.X) <= SORTED_ROWS:
         rows, order = rows.in_own_order()
     X, Y, known_noise, weights = rows
     n, d = X.shape
@@ -184,7 +190,8 @@ def prepare(
     Z = inputs.scaled_rows(X, x_scaling, columns)
     spread = None if weights is None else read_only(1 / weights)
     data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True, spread=spread)
-    kernel = start_kernel(data, 1.0) if own is None else split_noise(own)
+    weight = 1.0 if weights is None else float(weights.mean())
+    kernel = split_noise(default_kernel(d, Z.std(axis=0), 1.0, weight) if own is None else own)
     if not settings.normalize_y and np.ptp(Y, axis=0).all():
         inputs.check_raw_targets(Y, *_reach_of_bounds(kernel, Z))
     if not (kernel.noise_variance or alpha.any()):

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
 from manygp.checks import bounded, indices, require
 from manygp.dual import Dual
-from manygp.gp.marginal_likelihood import TrainingData, some_of
+from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import (
     FittedCandidate,
     Trend,
@@ -321,6 +321,8 @@ def choose_boosting(data: TrainingData, seed: int, n_jobs: int | None) -> Boosti
     leaves = int(np.clip(BOOSTING.leaves_per_root * np.sqrt(len(data.X)), *BOOSTING.leaves))
     trees = partial(HistGradientBoostingRegressor, max_leaf_nodes=leaves, random_state=seed)
 
+    weights = None if data.spread is None else 1 / data.spread
+
     def scores(y: Array) -> Array:
         tried = trees(
             max_iter=BOOSTING.most_trees,
@@ -328,7 +330,7 @@ def choose_boosting(data: TrainingData, seed: int, n_jobs: int | None) -> Boosti
             validation_fraction=BOOSTING.choosing_share,
         )
         with threadpool_limits(1, user_api="openmp"):
-            halves: Array = tried.fit(data.X, y, data.weights).validation_score_
+            halves: Array = tried.fit(data.X, y, weights).validation_score_
         return -2 * halves  # they are halves of negative squared errors, from no tree on
 
     with thread_map(n_jobs) as parallel_map:
@@ -370,7 +372,7 @@ def fit_folds(
         others = fold_of != fold
         with threadpool_limits(1, user_api="openmp"):  # folds run in parallel
             pairs = zip(regressors, Y[others].T, strict=True)
-            weights = some_of(data.weights, others)
+            weights = None if data.spread is None else 1 / data.spread[others]
             models = tuple(_fit(name, one, X[others], y, weights) for one, y in pairs)
             importance = _importance(models, X.shape[1])
             if name == "boosted":
