@@ -15,6 +15,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -104,7 +105,8 @@ def write_rows(path: Path, n: int) -> None:
 def fit_and_predict(given: argparse.Namespace) -> None:
     """Fit the rows of a file, up to some stage or all, and predict others."""
     path, n, n_queries = given.file, given.rows, given.queries
-    training.MEMORY_ROWS = min(training.MEMORY_ROWS, n // 2)
+    sizes = training.OUT_OF_CORE
+    training.OUT_OF_CORE = replace(sizes, memory_rows=min(sizes.memory_rows, n // 2))
     progress.SILENT, TimedEngine.until = Phases(), given.until
     begin = perf_counter()
     chosen = {"trend": given.trend, "hyperparameters": given.hyperparameters}

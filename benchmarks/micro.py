@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle
 from statistics import median
 from time import perf_counter
@@ -133,7 +134,7 @@ def workers(n: int = 100_000) -> None:
     rng = np.random.default_rng(0)
     training = TrainingData(X, y[:, None], np.zeros(n), constant_mean=True)
     start = split_noise(default_kernel(8))
-    blocks = fitting.random_blocks(n, fitting.SHARED_ROWS, rng)
+    blocks = fitting.random_blocks(n, fitting.FITTING.shared_rows, rng)
     kernel = fitting.fit_shared(
         training, blocks, start, start.theta[None], fitting.ExecutionContext(2)
     )
@@ -142,7 +143,7 @@ def workers(n: int = 100_000) -> None:
 
     def task(n_jobs: int, worth_processes: float) -> Callable[[], object]:
         def run() -> None:
-            fitting.WORTH_PROCESSES = worth_processes
+            fitting.FITTING = replace(fitting.FITTING, process_seconds=worth_processes)
             fitting.fit_kernels(training, tasks, kernel, 10.0, fitting.ExecutionContext(n_jobs))
 
         return run

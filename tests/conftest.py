@@ -14,6 +14,7 @@ pytest.register_assert_rewrite("model_files", "models")
 
 from manygp.runtime.parallel import process_map  # noqa: E402
 from manygp.training import experts as fitting  # noqa: E402
+from patching import with_numbers  # noqa: E402
 
 
 @pytest.fixture
@@ -25,8 +26,7 @@ def in_processes(monkeypatch):
         sent.append(len(items))
         return process_map(function, items, n_jobs)
 
-    monkeypatch.setattr(fitting, "WORTH_PROCESSES", -1.0)
-    monkeypatch.setattr(fitting, "FIRST_EXPERTS", 1)
+    with_numbers(monkeypatch, fitting, "FITTING", process_seconds=-1.0, first_experts=1)
     monkeypatch.setattr(fitting, "process_map", spy)
     return sent
 

@@ -6,6 +6,7 @@ import pyarrow.parquet
 
 from manygp import ManyGPRegressor
 from manygp.outofcore import training
+from patching import with_numbers
 
 COLUMNS = ("a", "b", "c")
 
@@ -26,9 +27,7 @@ def write(path, X, y, row_group_size=700, **more):
 
 def lower_limits(patch):
     """Let a thousand rows be many."""
-    patch.setattr(training, "MEMORY_ROWS", 1000)
-    patch.setattr(training, "SAMPLE_ROWS", 800)
-    patch.setattr(training, "GROUP_ROWS", 600)
+    with_numbers(patch, training, "OUT_OF_CORE", memory_rows=1000, sample_rows=800, group_rows=600)
 
 
 def model(**parameters):

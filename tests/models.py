@@ -89,5 +89,5 @@ def fit_expert(X, Y, alpha, indices, kernel, precision, constant_mean):
     """The expert of the rows `indices`, which knows no others."""
     data = TrainingData(X, Y, alpha, constant_mean)
     likelihoods, starts = [data.likelihood(indices)], kernel.theta[None]
-    found = maximise(likelihoods, Objective(kernel, precision, fitting.TOLERANCE), starts)
+    found = maximise(likelihoods, Objective(kernel, precision, fitting.FITTING.tolerance), starts)
     return condition(data, indices, NOBODY, found)

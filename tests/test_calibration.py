@@ -8,7 +8,7 @@ from scipy import integrate, stats
 from data import noisy_rows, two_waves
 from manygp import ManyGPRegressor, load, metrics
 from manygp.calibration import (
-    DEGREES,
+    TAIL,
     ConformalScores,
     LeftOutErrors,
     PredictiveDistribution,
@@ -118,7 +118,7 @@ def test_one_huge_error_does_not_keep_a_better_curve_away():
 
 def test_a_correction_that_makes_all_rows_less_likely_is_not_applied(monkeypatch):
     worse = VarianceCurve((0.0,), (5.0,))
-    monkeypatch.setitem(recalibrate.__globals__["FITS"], "scale", lambda one: worse)
+    monkeypatch.setitem(recalibrate.__globals__["CORRECTIONS"], "scale", lambda one: worse)
     variance = spread()
     _, found = recalibrate(errors(variance, variance))
     assert chosen_name(found) != "scale"
@@ -315,15 +315,15 @@ def test_errors_choose_their_tails(dof):
     rng = np.random.default_rng(0)
     z = 0.6 * (rng.normal(size=20_000) if np.isinf(dof) else rng.standard_t(dof, size=20_000))
     found = fit_tail(z)
-    place = DEGREES.index(dof)
-    assert found.dof in DEGREES[max(0, place - 1) : place + 2]
+    place = TAIL.degrees.index(dof)
+    assert found.dof in TAIL.degrees[max(0, place - 1) : place + 2]
     assert found.scale == pytest.approx(0.6, rel=0.08)
 
 
 def test_few_errors_have_heavy_tails_and_a_larger_scale():
     z = np.array([0.1, -0.1])
     found = fit_tail(z)
-    assert found.dof == min(DEGREES)
+    assert found.dof == min(TAIL.degrees)
     assert found.scale > 0.5
 
 

@@ -40,6 +40,7 @@ from manygp.rules import (
 from manygp.training.experts import ExecutionContext
 from manygp.trend import registry
 from models import NOBODY
+from patching import with_numbers
 
 # The reference's rules by name: a new entry of a registry needs one.
 REFERENCE_WEIGHTS = {
@@ -655,7 +656,7 @@ def fitted_model(name):
     """In double precision: differences would show the rounding."""
     settings = {"points_per_expert": 40, "random_state": 0, **MODELS[name]}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(expert, "SINGLE_ROWS", 10**9)
+        with_numbers(patch, expert, "PRECISION", single_rows=10**9)
         return ManyGPRegressor(**settings).fit(INPUTS[:150], TARGETS[:150])
 
 

@@ -20,8 +20,10 @@ from dask.distributed import Client, LocalCluster
 
 from large import COLUMNS, bytes_of, lower_limits, make_rows, model, write
 from manygp import ManyGPRegressor
+from manygp import dask as on_dask
 from manygp.dask import DaskManyGPRegressor, connected
 from manygp.runtime.files import is_dead
+from patching import with_numbers
 
 X, Y = make_rows()
 QUERIES, _ = make_rows(300, 1)
@@ -317,7 +319,7 @@ def test_models_that_killed_runs_have_left_in_a_work_dir_are_removed(client, tmp
 
 
 def test_an_address_without_a_scheduler_is_refused_in_time(monkeypatch):
-    monkeypatch.setattr("manygp.dask.CONNECT", 1.0)
+    with_numbers(monkeypatch, on_dask, "PATIENCE", connect=1.0)
     missing = pytest.raises(ValueError, match="no Dask scheduler at")
     with missing, connected("tcp://127.0.0.1:1"):
         pass

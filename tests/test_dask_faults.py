@@ -21,6 +21,7 @@ from large import bytes_of, lower_limits, make_rows, model, write
 from manygp import dask as on_dask
 from manygp.dask import DaskManyGPRegressor
 from manygp.outofcore import training
+from patching import with_numbers
 from waiting import wait_until
 
 X, Y = make_rows()
@@ -191,13 +192,13 @@ def test_a_worker_that_pauses_is_waited_for(cluster, reference, tmp_path):
 
 
 def test_no_worker_at_all_ends_with_one_line(cluster, reference, tmp_path, monkeypatch):
-    monkeypatch.setattr(on_dask, "WITHOUT_WORKERS", 3.0)
+    with_numbers(monkeypatch, on_dask, "PATIENCE", without_workers=3.0)
     with pytest.raises(RuntimeError, match="there has been no worker for 3 s while it read"):
         fit(cluster, reference[0], tmp_path / "work")
 
 
 def test_no_progress_ends_with_one_line(cluster, reference, tmp_path, monkeypatch):
-    monkeypatch.setattr(on_dask, "WITHOUT_PROGRESS", 3.0)
+    with_numbers(monkeypatch, on_dask, "PATIENCE", without_progress=3.0)
     worker = cluster.add_worker()
     with Client(scheduler_file=str(cluster.file), timeout=30) as client:
         client.wait_for_workers(1, timeout=60)

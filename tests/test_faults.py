@@ -36,14 +36,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from data import slope_and_wave, spoilt, strided
 from manygp import ManyGPRegressor, load
 from manygp.committee.committee import (
-    BLOCK_NUMBERS,
-    BLOCK_ROWS,
-    LARGEST_CLUSTER,
-    SMALLEST_CLUSTER,
+    PARTITION,
+    QUERYING,
     kmeans,
 )
 from manygp.gp import marginal_likelihood as likelihood
-from manygp.gp.expert import SMALLEST_VARIANCE
+from manygp.gp.expert import PRECISION
 from manygp.gp.marginal_likelihood import Likelihood, NotPositiveDefiniteError
 from manygp.kernels import RBF, Constant, Linear, White
 from manygp.rules import WEIGHTINGS, normalise
@@ -69,6 +67,7 @@ from models import (
     no_work,
     y,
 )
+from patching import with_numbers
 from waiting import wait_until
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
@@ -443,7 +442,7 @@ def test_31_the_layout_in_memory_leaves_no_trace(layout, points_per_expert):
 @pytest.fixture
 def in_processes(in_processes, monkeypatch):
     """All experts but the first two are fitted in processes, two at a time."""
-    monkeypatch.setattr(fitting, "BATCH_EXPERTS", 2)
+    with_numbers(monkeypatch, fitting, "FITTING", batch_experts=2)
     return in_processes
 
 
@@ -518,7 +517,7 @@ def test_37_a_variance_that_rounding_leaves_at_zero_has_a_floor():
     settings = {"kernel": RBF(0.1, "fixed"), "alpha": 1e-16, "normalize_y": False}
     fitted = choosing(points_per_expert=100, **settings).fit(line, np.sin(6 * line[:, 0]))
     std = fitted.predict(line, return_std=True)[1]
-    assert np.any(std == np.sqrt(SMALLEST_VARIANCE))  # the floor was needed
+    assert np.any(std == np.sqrt(PRECISION.smallest_variance))  # the floor was needed
     assert_sound(fitted, line)
 
 
@@ -534,7 +533,7 @@ def test_38_empty_and_tiny_clusters_join_others():
     for rows, n_parts in ((lonely, 8), (repeated, 12)):
         parts = kmeans(rows, n_parts, np.random.default_rng(0))
         assert_array_equal(np.sort(np.concatenate(parts)), np.arange(206))
-        assert sizes(parts).min() >= max(1, SMALLEST_CLUSTER * 206 / n_parts)
+        assert sizes(parts).min() >= max(1, PARTITION.smallest_cluster * 206 / n_parts)
     fitted = model(partition="kmeans", kernel=FIXED).fit(lonely, np.sin(lonely[:, 0]))
     assert_sound(fitted, lonely)
 
@@ -545,7 +544,7 @@ def test_39_oversized_clusters_are_split():
     rows = np.concatenate([1e-3 * draw.normal(size=(273, 2)), far])
     parts = kmeans(rows, 10, np.random.default_rng(0))
     assert_array_equal(np.sort(np.concatenate(parts)), np.arange(300))
-    assert sizes(parts).max() <= LARGEST_CLUSTER * 30
+    assert sizes(parts).max() <= PARTITION.largest_cluster * 30
     fitted = model(partition="kmeans", points_per_expert=30, kernel=FIXED)
     assert_sound(fitted.fit(rows, np.sin(rows[:, 0])), rows)
 
@@ -643,17 +642,18 @@ def test_43_memory_is_estimated_before_the_work(capsys):
     fitted = model(kernel=FIXED, partition=partition, verbose=True).fit(X, y)
     assert re.search(r"60 rows; experts of 20 rows.* about \S+ s and \S+ GB", printed[0])
     factors = sum(expert.whitener.nbytes for expert in fitted.experts_)
-    assert factors < fitted.plan_.bytes - builder.INTERPRETER < 100 * factors
+    assert factors < fitted.plan_.bytes - builder.FITTING.interpreter_bytes < 100 * factors
 
 
 def test_43_what_is_larger_than_memory_is_refused_before_the_work(monkeypatch):
-    monkeypatch.setattr(pipeline, "physical_memory", lambda: builder.INTERPRETER + 1e4)
+    least = builder.FITTING.interpreter_bytes + 1e4
+    monkeypatch.setattr(pipeline, "physical_memory", lambda: least)
     with pytest.raises(MemoryError, match=r"experts of 60 rows would take .* points_per_expert"):
         model(kernel=FIXED, points_per_expert=60, partition=no_work).fit(X, y)
 
 
 def test_43_overlaps_whose_factors_are_too_large_are_not_tried(monkeypatch):
-    monkeypatch.setattr(builder, "LARGEST_FACTORS", 8 * 3 * (2 * 20) ** 2)
+    with_numbers(monkeypatch, builder, "FITTING", largest_factors=8 * 3 * (2 * 20) ** 2)
     fitted = choosing().fit(X, y)
     assert max(fitted.plan_.overlaps) == 1
     assert max(len(expert.rows) for expert in fitted.experts_) <= 40
@@ -699,7 +699,9 @@ from manygp.training import pipeline
 from manygp.training import experts as builder
 from manygp.training import experts as fitting
 data, folder, workers = sys.argv[1:]
-fitting.WORTH_PROCESSES, fitting.FIRST_EXPERTS, fitting.BATCH_EXPERTS = -1.0, 1, 2
+from dataclasses import replace
+numbers = {"process_seconds": -1.0, "first_experts": 1, "batch_experts": 2}
+fitting.FITTING = replace(fitting.FITTING, **numbers)
 fit_batch = fitting._fit_batch
 def waiting(batch):
     if workers:
@@ -1011,7 +1013,9 @@ def test_53_a_million_rows_take_bounded_memory():
     grown, sound = done.stdout.split()
     assert sound == "True"
     # A few copies of rows and answers, and some arrays of a block; all at once would be 4.8 GB.
-    assert int(grown) < 10**6 * 8 * 20 + 8 * (4 * BLOCK_NUMBERS + 20 * BLOCK_ROWS)
+    assert int(grown) < 10**6 * 8 * 20 + 8 * (
+        4 * QUERYING.block_numbers + 20 * QUERYING.block_rows
+    )
 
 
 def test_54_a_grid_search_with_jobs_leaves_each_model_one_thread(tmp_path):

@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 
 from manygp import ManyGPRegressor, answers
 from manygp._moved import METHODS, MOVED, PROPERTIES
+from manygp.outofcore import files
 
 # What was public under an old name: see the API reference of version 0.2.
 PUBLIC = {
@@ -79,3 +80,11 @@ def test_a_model_has_no_other_methods_and_keeps_its_answers_out_of_pickles(fitte
     assert answers.conformal_scores(fitted) is scores
     assert pickle.dumps(fitted) == before
     assert not hasattr(pickle.loads(before), "forecast")
+
+
+def test_the_old_name_of_a_table_on_a_disk_works_and_says_the_new_one():
+    with pytest.warns(FutureWarning, match="Source is now TableSource"):
+        from manygp.outofcore.files import Source
+    assert Source is files.TableSource
+    with pytest.raises(AttributeError, match="no attribute 'Sauce'"):
+        _ = files.Sauce

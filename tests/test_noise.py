@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from manygp import ManyGPRegressor, ModelFileError, load
 from manygp.kernels import RBF, White
-from manygp.noise import LARGEST_LATENT, NOISE, _bounded, split_variance
+from manygp.noise import NOISE, _bounded, split_variance
 from manygp.storage import container
 
 
@@ -84,7 +84,7 @@ def test_the_factor_is_bounded_by_the_rows_that_speak_for_it():
 def test_the_latent_std_and_places_far_away_know_nothing_of_it(local, constant):
     ours, theirs = (m.predict(X_NEW, return_std=True, latent=True)[1] for m in (local, constant))
     _, total = local.predict(X_NEW, return_std=True)
-    kept = ours < np.sqrt(LARGEST_LATENT) * total * (1 - 1e-9)
+    kept = ours < np.sqrt(NOISE.largest_latent) * total * (1 - 1e-9)
     assert kept.mean() > 0.9
     assert_allclose(ours[kept], theirs[kept], rtol=1e-12)
     far = X_NEW[:5] + 40.0

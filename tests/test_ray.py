@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from large import bytes_of, lower_limits, make_rows, model, write
-from manygp.outofcore.files import Source
+from manygp.outofcore.files import TableSource
 from manygp.tables.training_rows import ColumnRoles
 
 ray = pytest.importorskip("ray")
@@ -38,6 +38,6 @@ def engine():
 def test_the_model_is_that_of_this_machine(engine, tmp_path):
     path = write(tmp_path / "data.parquet", *make_rows(), 250)
     model().fit(path, target="y", work_dir=tmp_path / "here")
-    source = Source(path, ColumnRoles("y"), folder=tmp_path / "there")
+    source = TableSource(path, ColumnRoles("y"), folder=tmp_path / "there")
     model().fit_source(source, engine)
     assert bytes_of(tmp_path / "there") == bytes_of(tmp_path / "here")

@@ -20,6 +20,7 @@ from manygp.paper import LABELS
 from manygp.rules import AGGREGATIONS, CALIBRATIONS, WEIGHTINGS, Gaussian, normalise
 from manygp.settings import SHRINKAGES
 from models import CHOSEN, FIXED, answers_at, choosing, model
+from patching import with_numbers
 
 X, y, QUERIES = noisy_rows(slope_and_wave, 120, 1100, reach=3.0)  # more than two chunks of rows
 FEW = read_only([*QUERIES[:20], *X[:4], *X[:2], [50.0, -50.0]])
@@ -420,9 +421,9 @@ def test_an_interrupted_fit_leaves_no_thread_and_no_line(monkeypatch):
 @pytest.mark.parametrize("routing", [None, 5])
 def test_memory_of_predict_is_bounded_whatever_the_number_of_rows(routing, monkeypatch):
     """In blocks that are smaller than usual: a larger one only takes longer."""
-    block_rows = 4 * committee.CHUNK_ROWS
-    monkeypatch.setattr(committee, "BLOCK_ROWS", block_rows)
-    monkeypatch.setattr(committee, "BLOCK_NUMBERS", 8 * block_rows)
+    block_rows = 4 * committee.QUERYING.chunk_rows
+    numbers = {"block_rows": block_rows, "block_numbers": 8 * block_rows}
+    with_numbers(monkeypatch, committee, "QUERYING", **numbers)
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(300, 2))
     fitted = model(points_per_expert=30, hyperparameters="shared", routing=routing)

@@ -15,7 +15,7 @@ from manygp.arrays import Array
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels.base import NoisyKernel, default_kernel, metric, split_noise
 from manygp.training.experts import (
-    SHARED_ROWS,
+    FITTING,
     ExecutionContext,
     fit_shared,
     random_blocks,
@@ -238,7 +238,7 @@ def shared_kernel(X: Array, y: Array, seed: int) -> NoisyKernel:
     kernel = split_noise(default_kernel(X.shape[1], X.std(axis=0)))
     data = TrainingData(X, y[:, None], np.zeros(len(X)), constant_mean=False)
     rng = np.random.default_rng(seed)
-    blocks = random_blocks(len(X), SHARED_ROWS, rng)
+    blocks = random_blocks(len(X), FITTING.shared_rows, rng)
     return fit_shared(data, blocks, kernel, starts_of(kernel, 0, rng), ExecutionContext(-1))
 
 

@@ -62,6 +62,18 @@ def answer_as_method(model: Any, name: str) -> Any:
     return answer(model) if name in PROPERTIES else partial(answer, model)
 
 
+def renamed(module: str, name: str, names: dict[str, Any]) -> Any:
+    """What a module has under a new name: `names` has it by its old one."""
+    if name not in names:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    warnings.warn(
+        f"{module}.{name} is now {names[name].__name__}; the old name goes in version 0.5",
+        FutureWarning,
+        stacklevel=3,
+    )
+    return names[name]
+
+
 class _Finder(MetaPathFinder, Loader):
     """Finds a module by its old name."""
 

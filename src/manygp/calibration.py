@@ -1,4 +1,4 @@
-"""What left-out rows teach about errors: the correction of the variance, tails and intervals."""
+"""Calibration by left-out rows: the correction of the variance, tails and intervals."""
 
 from __future__ import annotations
 
@@ -15,25 +15,36 @@ from manygp.fit_report import Alternative
 from manygp.inputs import read_only
 from manygp.rules import Correction, VarianceCurve
 
-# Degrees of freedom that are compared; infinity is the normal distribution.
-DEGREES = (np.inf, 100.0, 30.0, 15.0, 10.0, 7.0, 5.0, 4.0, 3.0, 2.5)
-# Nats per row that fewer degrees of freedom must gain.
-LEAST_GAIN = 1e-4
-# Logarithms of the scales among which the best is sought.
-LOG_SCALES = (-7.0, 7.0)
-# How firmly the scale is held at what is expected, in errors.
-SCALE_PRECISION = 8.0
-# A scale of n errors that is expected has the square (n + 1) / (n - FEWEST_KNOWN). In simulations
-# of 2 to 30 rows (`rows-2` to `rows-30` of `bench trust`), 90% intervals hold 84 to 92%.
-FEWEST_KNOWN = 1.8
-# Errors that are enough for any degrees of freedom.
-MANY_ERRORS = 100
-# Errors that are told apart, in units of the std.
-SMALLEST_ERROR = 1e-12
+
+@dataclass(frozen=True)
+class TailChoice:
+    """Numbers of the choice of how errors are spread, and why they are what they are."""
+
+    # Degrees of freedom that are compared; infinity is the normal distribution.
+    degrees: tuple[float, ...] = (np.inf, 100.0, 30.0, 15.0, 10.0, 7.0, 5.0, 4.0, 3.0, 2.5)
+    # Nats per row that fewer degrees of freedom must gain.
+    min_gain: float = 1e-4
+    # Logarithms of the scales among which the best is sought.
+    log_scales: tuple[float, float] = (-7.0, 7.0)
+    # How firmly the scale is held at what is expected, in errors.
+    scale_precision: float = 8.0
+    # A scale of n errors that is expected has the square (n + 1) / (n - lost_errors). In
+    # simulations of 2 to 30 rows (`rows-2` to `rows-30` of `bench trust`), 90% intervals hold 84
+    # to 92%.
+    lost_errors: float = 1.8
+    # Errors that are enough for any degrees of freedom.
+    many_errors: int = 100
+    # Errors that are told apart, in units of the std.
+    smallest_error: float = 1e-12
+    # Degrees of freedom from which on a Student-t is taken for normal.
+    nearly_infinite: float = 1e4
+
+
+TAIL = TailChoice()
 
 
 class Tail(NamedTuple):
-    """How errors are spread, in units of the std: degrees of freedom, and a scale."""
+    """Spread of errors in units of the std: degrees of freedom, and a scale."""
 
     dof: float = np.inf
     scale: float = 1.0
@@ -57,22 +68,23 @@ def fit_tail(z: Array) -> Tail:
     larger the scale that is expected.
     """
     n = len(z)
-    z = np.maximum(np.abs(z), SMALLEST_ERROR)
-    expected = 0.5 * np.log((n + 1) / max(n - FEWEST_KNOWN, 0.1))
+    z = np.maximum(np.abs(z), TAIL.smallest_error)
+    expected = 0.5 * np.log((n + 1) / max(n - TAIL.lost_errors, 0.1))
     best, best_nll = Tail(), np.inf
-    for dof in [one for one in DEGREES if one <= n / 2 or n > MANY_ERRORS] or DEGREES[-1:]:
+    degrees = [one for one in TAIL.degrees if one <= n / 2 or n > TAIL.many_errors]
+    for dof in degrees or TAIL.degrees[-1:]:
 
         def loss(log_scale: float, dof: float = dof) -> float:
-            shrinkage = SCALE_PRECISION * (log_scale - expected) ** 2 / (2 * n)
+            shrinkage = TAIL.scale_precision * (log_scale - expected) ** 2 / (2 * n)
             return float(student_nll(z, dof, np.exp(log_scale)).mean() + shrinkage)
 
         optimum = minimize_scalar(
             loss,
-            bounds=LOG_SCALES,
+            bounds=TAIL.log_scales,
             method="bounded",
             options={"xatol": 1e-3},
         )
-        if optimum.fun < best_nll - LEAST_GAIN:
+        if optimum.fun < best_nll - TAIL.min_gain:
             best, best_nll = Tail(dof, float(np.exp(optimum.x))), optimum.fun
     return best
 
@@ -165,7 +177,7 @@ def _student_quantile(dof: Array, level: Array | float) -> Array:
 
 
 def _log_density(z: Array, dof: Array | float) -> Array:
-    """Of the standard Student-t, or normal, distribution."""
+    """Log density of the standard Student-t, or normal, distribution."""
     nu = _finite(np.asarray(dof))
     constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi)
     student = constant - (nu + 1) / 2 * np.log1p(z**2 / nu)
@@ -186,10 +198,6 @@ def _student_crps(z: Array, dof: Array) -> Array:
     log_constant = betaln(0.5, nu - 0.5) - 2 * betaln(0.5, nu / 2)
     constant = 2 * np.sqrt(nu) / (nu - 1) * np.exp(log_constant)
     return z * (2 * stdtr(nu, z) - 1) + 2 * density * (nu + z**2) / (nu - 1) - constant
-
-
-# Degrees of freedom from which on a Student-t is taken for normal.
-NEARLY_INFINITE = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,14 +266,14 @@ class ConformalScores:
         return np.array([1 / dof, scale])
 
     def distribution(self, mean: Array, std: Array, units: Array) -> PredictiveDistribution:
-        """Of rows with this mean and std, (N,) or (N, t), in these units of each target (t,)."""
+        """Distribution of rows with this mean and std, (N,) or (N, t), in units (t,) of y."""
         if len(self.places) == 1:
             inverse, scale = self.tails[:, 0] if std.ndim == 2 else self.tails[:, 0, 0]
         else:
             normalised = (std if std.ndim == 2 else std[:, None]) / units
             parameters = (self._between(one, normalised) for one in self.tails)
             inverse, scale = (one.reshape(std.shape) for one in parameters)
-        normal = inverse < 1 / NEARLY_INFINITE
+        normal = inverse < 1 / TAIL.nearly_infinite
         dof = np.where(normal, np.inf, 1 / np.where(normal, 1.0, inverse))
         return PredictiveDistribution(mean, std, dof, np.asarray(scale))
 
@@ -364,7 +372,7 @@ class LeftOutErrors(NamedTuple):
         return float(np.mean(normal_nll(self.squares, self.total(curve))))
 
     def row_nll(self, curve: Correction) -> Array:
-        """That of each row, on average over targets: (N,)."""
+        """NLL of each row, on average over targets: (N,)."""
         return normal_nll(self.squares.mean(axis=0), self.total(curve))
 
     def total(self, curve: Correction) -> Array:
@@ -401,7 +409,7 @@ def fit_curve(errors: LeftOutErrors) -> VarianceCurve:
     return VarianceCurve(tuple(places.tolist()), tuple(factors.tolist()))
 
 
-FITS = {"none": lambda errors: VarianceCurve(), "scale": fit_scale, "curve": fit_curve}
+CORRECTIONS = {"none": lambda errors: VarianceCurve(), "scale": fit_scale, "curve": fit_curve}
 
 
 def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]]:
@@ -412,8 +420,8 @@ def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]
     """
     n = len(errors.variance)
     folds = np.random.default_rng(0).permutation(n) % CORRECTION.folds
-    scores = {name: _cross_fitted(errors, folds, name) for name in FITS}
-    final = {name: fit(errors) for name, fit in FITS.items()}
+    scores = {name: _cross_fitted(errors, folds, name) for name in CORRECTIONS}
+    final = {name: fit(errors) for name, fit in CORRECTIONS.items()}
     chosen = "none"
     for name in ("scale", "curve"):
         is_better = np.sum(scores[name] < scores[chosen]) >= CORRECTION.most_folds
@@ -426,7 +434,7 @@ def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]
 
 
 def fit_conformal_scores(errors: Array, std: Array) -> ConformalScores:
-    """How errors (t, N) of rows with the std (N,) are spread.
+    """Conformal scores of errors (t, N) of rows with the std (N,).
 
     Folds that have not taught it vote on the number of groups: the log score of Student-t
     distributions decides.
@@ -467,7 +475,9 @@ def _cross_fitted(errors: LeftOutErrors, folds: IndexArray, name: str) -> Array:
     if len(folds) < 2 * CORRECTION.folds:
         return np.array([errors.nll(VarianceCurve())])
     inside = [folds == fold for fold in range(CORRECTION.folds)]
-    return np.array([errors.some(rows).nll(FITS[name](errors.some(~rows))) for rows in inside])
+    return np.array(
+        [errors.some(rows).nll(CORRECTIONS[name](errors.some(~rows))) for rows in inside]
+    )
 
 
 def farthest_known(errors: LeftOutErrors) -> float:

@@ -1,4 +1,4 @@
-"""What the arrays of a file must be: a ValueError says what is not."""
+"""Checks of the arrays of a file: a ValueError says which one is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
 
 # Numbers of a large array that are looked at together.
-BLOCK = 2**22
+CHECKED_NUMBERS = 2**22
 
 
 def require(fact: object, otherwise: str) -> None:
@@ -27,7 +27,7 @@ def shape_of(arrays: dict[str, AnyArray], name: str) -> tuple[int, int]:
 
 def every(fact: Callable[[Any], Any], array: AnyArray) -> bool:
     """Whether a fact holds for all numbers of an array, which may be larger than memory."""
-    step = max(1, BLOCK * len(array) // max(1, array.size))
+    step = max(1, CHECKED_NUMBERS * len(array) // max(1, array.size))
     return all(np.all(fact(array[i : i + step])) for i in range(0, len(array), step))
 
 

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
@@ -46,14 +46,23 @@ from manygp.runtime.progress import shown
 from manygp.settings import Settings
 from manygp.storage import write_model
 
-# Seconds between two looks at the cluster; to connect to it; without any worker; and with workers,
-# but without any task that ends: then the fit stops, and says so.
-LOOK = 2.0
-CONNECT = 20.0
-WITHOUT_WORKERS = 120.0
-WITHOUT_PROGRESS = 3600.0
-# How often a task that was on its way in several workers that died is tried again.
-MOST_TRIES = 20
+
+@dataclass(frozen=True)
+class Patience:
+    """Numbers of how long a fit waits for its cluster, and why they are what they are."""
+
+    # Seconds between two looks at the cluster; to connect to it; without any worker; and with
+    # workers, but without any task that ends: then the fit stops, and says so.
+    look: float = 2.0
+    connect: float = 20.0
+    without_workers: float = 120.0
+    without_progress: float = 3600.0
+    # How often a task that was on its way in several workers that died is tried again.
+    tries: int = 20
+
+
+PATIENCE = Patience()
+
 # Models that a worker keeps.
 KEPT_MODELS = 2
 # The states of a client that has no scheduler any more.
@@ -105,7 +114,7 @@ class DaskEngine:
 def connected(address: str) -> Iterator[DaskEngine]:
     """The workers of the scheduler at an address."""
     try:
-        client = distributed.Client(address, timeout=CONNECT, set_as_default=False)
+        client = distributed.Client(address, timeout=PATIENCE.connect, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ValueError(f"there is no Dask scheduler at {address}: {error}") from error
     with client:
@@ -133,15 +142,15 @@ class _Watch:
         """The result of a task, when it is there."""
         while True:
             try:
-                return future.result(timeout=LOOK)
+                return future.result(timeout=PATIENCE.look)
             except TimeoutError:
-                own = future.exception(timeout=LOOK) if future.status == "error" else None
+                own = future.exception(timeout=PATIENCE.look) if future.status == "error" else None
                 if isinstance(own, TimeoutError):
                     raise
                 self._look()
             except distributed.KilledWorker as error:
                 self.n_tries += 1
-                if self.n_tries > MOST_TRIES:
+                if self.n_tries > PATIENCE.tries:
                     raise RuntimeError(
                         f"workers died again and again while {self.stage}: {error}; if memory "
                         f"ran out, give them more; {GOES_ON}"
@@ -162,13 +171,15 @@ class _Watch:
             raise _lost(self.stage)
         if self._has_workers():
             self.seen = now
-        if now - self.seen > WITHOUT_WORKERS:
+        if now - self.seen > PATIENCE.without_workers:
             raise RuntimeError(
-                f"there has been no worker for {WITHOUT_WORKERS:g} s while {self.stage}; {GOES_ON}"
+                f"there has been no worker for {PATIENCE.without_workers:g} s while "
+                f"{self.stage}; {GOES_ON}"
             )
-        if now - self.since > WITHOUT_PROGRESS:
+        if now - self.since > PATIENCE.without_progress:
             raise RuntimeError(
-                f"no task has ended in {WITHOUT_PROGRESS:g} s while {self.stage}; {GOES_ON}"
+                f"no task has ended in {PATIENCE.without_progress:g} s while "
+                f"{self.stage}; {GOES_ON}"
             )
 
     def _has_workers(self) -> bool:
@@ -396,7 +407,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         with working(work_dir) as folder:
             blocks, sizes = _store_all(partitions, engine, folder)
-            if sum(sizes) <= training.MEMORY_ROWS:
+            if sum(sizes) <= training.OUT_OF_CORE.memory_rows:
                 pieces = [piece for block in blocks for piece in block.pieces()]
                 rows = np.concatenate([np.empty((0, partitions.columns.width)), *pieces])
                 shutil.rmtree(folder / "data", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a fit planned, what it compared, and what it chose."""
+"""Records of a fit: its plan, the alternatives that it compared, and its choices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Shrinkage: TypeAlias = float | Callable[[NoisyKernel], Any]
 
 
 class Plan(NamedTuple):
-    """What a fit may choose from, and what that costs.
+    """Plan of a fit: the choices that it may make, and their cost.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Alternative(NamedTuple):
 
 
 class CalibrationReport(NamedTuple):
-    """What leave-one-out chose, from what.
+    """Choices by leave-one-out, and the alternatives.
 
     Attributes
     ----------

@@ -334,7 +334,7 @@ def identity(n_columns: int) -> Scaling:
 
 
 class Moments(NamedTuple):
-    """What the scales of rows depend on.
+    """Moments of rows, on which their scales depend.
 
     Attributes
     ----------

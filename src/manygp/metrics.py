@@ -1,4 +1,4 @@
-"""How good are predicted distributions: accuracy, likelihood, calibration.
+"""Metrics of predicted distributions: accuracy, likelihood, calibration.
 
 Most metrics take ``(y_true, mean, std)``, where ``std`` describes the distribution of y, noise
 included; `log_score`, `pit` and `crps` take a predictive distribution, and `interval_score` takes

@@ -66,19 +66,20 @@ class NoiseChoice:
     # The largest g, and the largest squared error in units of its variance that counts as such.
     largest: float = 6.0
     largest_square: float = 50.0
+    # Where the predicted std is this many times larger than any that was seen, the factor has no
+    # say.
+    far_std: float = 2.0
+    # The latent variance is at most this share of the total one.
+    largest_latent: float = 1 - 1e-9
+    # Knots of a spline of a file, at most.
+    most_knots: int = 1000
 
 
 NOISE = NoiseChoice()
-# Where the predicted std is this many times larger than any that was seen, the factor has no say.
-FAR_STD = 2.0
-# Knots of a spline of a file, at most.
-MOST_KNOTS = 1000
-# The latent variance is at most this share of the total one.
-LARGEST_LATENT = 1 - 1e-9
 
 
 class Features(NamedTuple):
-    """What the factor is a function of, and its terms.
+    """Features that the factor is a function of, and its terms.
 
     Attributes
     ----------
@@ -131,13 +132,13 @@ class Features(NamedTuple):
         """How much the factor has to say about rows: 1, falling to 0 far from all that was seen.
 
         That is one range outside of the range of the rows, or where the predicted std is
-        `FAR_STD` times the largest that was seen.
+        `NOISE.far_std` times the largest that was seen.
         """
         d = Z.shape[1]
         low, high = self.low[:d], self.high[:d]
         width = np.where(high > low, high - low, 1.0)
         outside = (np.abs(Z - np.clip(Z, low, high)) / width).max(axis=1)
-        above = np.maximum((log_std - self.high[d]) / np.log(FAR_STD), 0.0)
+        above = np.maximum((log_std - self.high[d]) / np.log(NOISE.far_std), 0.0)
         return np.clip(1 - outside, 0.0, 1.0) * np.clip(1 - above, 0.0, 1.0)
 
     def terms(self, columns: Any) -> Any:
@@ -224,7 +225,8 @@ class LocalNoise:
         (strength,) = floats(arrays, "noise_strength", (1,)).tolist()
         seen = floats(arrays, "noise_seen", (n_targets,))
         held_out = floats(arrays, "noise_held_out", (n_targets, len(rows)))
-        require(0 <= strength <= 1 and np.all(seen >= 0), "the strength of its noise is none")
+        require(0 <= strength <= 1, "the strength of its noise must lie between 0 and 1")
+        require(np.all(seen >= 0), "the rows of its noise must not be negative")
         require(np.all(np.abs(held_out) <= NOISE.largest), "a factor of its noise is too large")
         fits = [_read_features(arrays, t, d) for t in range(n_targets)]
         features, coefficients = zip(*fits, strict=True)
@@ -248,13 +250,16 @@ def _read_features(arrays: dict[str, AnyArray], t: int, d: int) -> tuple[Feature
 
 def _read_splines(arrays: dict[str, AnyArray], t: int, width: int) -> tuple[Term, ...]:
     """The spline of each column, from a file."""
-    axes = indices(arrays, f"noise_columns_{t}", MOST_KNOTS + 1)
+    axes = indices(arrays, f"noise_columns_{t}", NOISE.most_knots + 1)
     require(len(axes) <= 3 * width and len(axes) % 3 == 0, "its noise has too many splines")
     columns, degrees, counts = axes.reshape(-1, 3).T
     knots = floats(arrays, f"noise_knots_{t}", (int(counts.sum()),))
-    require(np.all(columns < width), "its noise asks for columns it lacks")
-    require(np.all((degrees >= 1) & (degrees <= CUBIC)), "a spline of its noise has no degree")
-    require(np.all(counts >= 2), "a spline of its noise has no knots")
+    require(np.all(columns < width), "its noise needs a column that the rows do not have")
+    require(
+        np.all((degrees >= 1) & (degrees <= CUBIC)),
+        "a spline of its noise must have a degree of 1 to 3",
+    )
+    require(np.all(counts >= 2), "a spline of its noise must have two knots or more")
     pieces = np.split(knots, np.cumsum(counts)[:-1])
     require(all(np.all(np.diff(one) > 0) for one in pieces), "the knots of its noise do not rise")
     return tuple(
@@ -386,5 +391,5 @@ def _learn_target(
 
 def split_variance(latent: Array, total: Array) -> tuple[Array, Array]:
     """Latent and noise variances of a total: the latent one stays, if it is not larger."""
-    kept = np.minimum(latent, LARGEST_LATENT * total)
+    kept = np.minimum(latent, NOISE.largest_latent * total)
     return kept, total - kept

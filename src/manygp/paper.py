@@ -11,10 +11,10 @@ import numpy as np
 from manygp.arrays import Array, IndexArray
 from manygp.rules import Partitioner
 
-Rule = TypeVar("Rule", bound=Partitioner)
+Partition = TypeVar("Partition", bound=Partitioner)
 
 
-def whole(partition: Rule) -> Rule:
+def whole(partition: Partition) -> Partition:
     """Declare that each part of a partition holds all rows, whatever their number."""
     partition.all_rows = True  # type: ignore[attr-defined]
     return partition
@@ -33,8 +33,8 @@ def full_parts(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexAr
 
 
 ASSIGNMENTS = {"bt": "balltree", "kx": "kmeans", "rd": "random"}
-WEIGHTINGS = {"ent": "entropy", "var": "variance", "uni": "uniform"}
-CALIBRATIONS = {"-c": "information", "": "none"}
+WEIGHTINGS_OF_LABELS = {"ent": "entropy", "var": "variance", "uni": "uniform"}
+CALIBRATIONS_OF_LABELS = {"-c": "information", "": "none"}
 
 # Every expert has its own hyperparameters and constant mean, knows its own rows only, and is
 # queried about every row.
@@ -58,8 +58,8 @@ LABELS: dict[str, dict[str, Any]] = {
         "calibration": calibration,
     }
     for a, partition in ASSIGNMENTS.items()
-    for w, weighting in WEIGHTINGS.items()
-    for c, calibration in CALIBRATIONS.items()
+    for w, weighting in WEIGHTINGS_OF_LABELS.items()
+    for c, calibration in CALIBRATIONS_OF_LABELS.items()
 }
 LABELS["gp-pro-sm"] = {**LABELS["bt-ent"], "weighting": "softmax", "temperature": 100.0}
 LABELS["gp-full"] = {**LABELS["bt-ent"], "partition": one_part}

@@ -371,11 +371,11 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         progress: Progress,
     ) -> Self:
         """Fit the rows of a file, in memory if they are few."""
-        from manygp.outofcore.files import Source
+        from manygp.outofcore.files import TableSource
         from manygp.tables.training_rows import ColumnRoles
 
         noise = alpha if isinstance(alpha, str) else None
-        source = Source(Path(path), ColumnRoles(target, noise=noise), folder)
+        source = TableSource(Path(path), ColumnRoles(target, noise=noise), folder)
         if source.is_large:
             return self.fit_source(source, alpha=alpha if noise is None else 0.0)
         table = source.read()
@@ -391,7 +391,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
 
         Parameters
         ----------
-        source : manygp.outofcore.files.Source
+        source : manygp.outofcore.files.TableSource
         engine : manygp.outofcore.engine.Engine, optional
             What runs the tasks; by default the cores of this machine.
         alpha : float, optional

@@ -1,4 +1,4 @@
-"""How much each column matters: its share in the variance of y, by trend and by experts."""
+"""Relevance of columns: their shares in the variance of y, by trend and by experts."""
 
 from __future__ import annotations
 

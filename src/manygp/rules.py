@@ -21,7 +21,7 @@ class Gaussian(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """What a trend under the experts tells about where N rows are.
+    """Place of N rows, as a trend under the experts tells it.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Outside(NamedTuple):
 
 
 class ExpertPredictions(NamedTuple):
-    """What M experts predict, each on its own, for N rows.
+    """Predictions of M experts, each on its own, for N rows.
 
     All values are in the units of the normalised target.
 
@@ -134,7 +134,7 @@ Aggregation: TypeAlias = Callable[[ExpertPredictions, Array], Gaussian]
 
 
 class Needs(NamedTuple):
-    """What an aggregation needs beside the experts' means and variances.
+    """Needs of an aggregation beside the experts' means and variances.
 
     Attributes
     ----------
@@ -293,7 +293,7 @@ FARTHEST_VARIANCE = 9.0
 
 @dataclass(frozen=True)
 class VarianceCurve:
-    """What rows that were left out have taught about the aggregated variance, noise included.
+    """Correction of the aggregated variance, noise included, learned from left-out rows.
 
     The factor of a variance is piecewise linear in logarithms, and stays what it is outside of
     the variances that it was learned from. Without points it is 1.
@@ -550,7 +550,7 @@ BEYOND = (1.0, 2.0)
 
 
 class PredictionRules(NamedTuple):
-    """How experts are queried, and how their predictions become one answer.
+    """Rules by which experts are queried, and by which their predictions become one answer.
 
     Methods take the experts' predictions for N rows, one record per target.
 

@@ -51,7 +51,7 @@ RULE_PARAMETERS = ("calibration", "weighting", "temperature", "aggregation", "ro
 
 
 class SearchSpace(NamedTuple):
-    """What there is to choose from; one entry where the user has chosen.
+    """Values that a fit may choose from; one entry where the user has chosen.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the estimator has in common with scikit-learn's GaussianProcessRegressor.
+"""Attributes and methods of scikit-learn's GaussianProcessRegressor that the estimator has too.
 
 Attributes of a single expert by its names, the likelihood as a function of theta, parameters of
 kernels by name, and the warning of an optimum at a bound.

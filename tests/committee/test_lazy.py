@@ -6,6 +6,7 @@ from manygp import ManyGPRegressor
 from manygp.committee import committee
 from manygp.gp import expert as factors
 from manygp.gp.expert import Expert
+from patching import with_numbers
 
 
 def test_a_query_builds_each_factor_once_although_none_is_kept(tmp_path, monkeypatch):
@@ -23,8 +24,8 @@ def test_a_query_builds_each_factor_once_although_none_is_kept(tmp_path, monkeyp
         built.append(expert)
         return build(expert)
 
-    monkeypatch.setattr(factors, "MOST_BYTES", 0)
-    monkeypatch.setattr(committee, "BLOCK_NUMBERS", 64)  # blocks of 32 rows
+    with_numbers(monkeypatch, factors, "MEMORY", factor_bytes=0)
+    with_numbers(monkeypatch, committee, "QUERYING", block_numbers=64)  # blocks of 32 rows
     monkeypatch.setattr(Expert, "_build", build)
     queries = rng.random((32 * n_experts, 2))
     mean, std = model.predict(queries, return_std=True)

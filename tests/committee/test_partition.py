@@ -10,7 +10,7 @@ from scipy.cluster.vq import kmeans2
 
 from manygp import paper
 from manygp.committee import committee as partition
-from manygp.committee.committee import LARGEST_CLUSTER, PARTITIONS, SMALLEST_CLUSTER
+from manygp.committee.committee import PARTITION, PARTITIONS
 
 N = 47
 EVERY = pytest.mark.parametrize("name", PARTITIONS)
@@ -139,7 +139,10 @@ def test_kmeans_mends_clusters_of_the_wrong_size(kind):
     mean_size = len(X) / n_parts
 
     def wrong(sizes):
-        small, large = SMALLEST_CLUSTER * mean_size, LARGEST_CLUSTER * mean_size
+        small, large = (
+            PARTITION.smallest_cluster * mean_size,
+            PARTITION.largest_cluster * mean_size,
+        )
         return (sizes < max(1.0, small)) | (sizes > large)
 
     assert np.any(wrong(plain_kmeans_sizes(X, n_parts))), "the data no longer make k-means fail"
@@ -187,7 +190,7 @@ def test_many_clusters_are_parts_of_similar_size_that_hold_each_row_once(n_parts
     parts = partition.kmeans(X, n_parts, np.random.default_rng(0))
     assert_array_equal(np.sort(np.concatenate(parts)), np.arange(5000))
     assert abs(len(parts) - n_parts) <= 0.1 * n_parts
-    assert max(map(len, parts)) <= 1 + 2 * partition.LARGEST_CLUSTER * 5000 / n_parts
+    assert max(map(len, parts)) <= 1 + 2 * partition.PARTITION.largest_cluster * 5000 / n_parts
     again = partition.kmeans(X, n_parts, np.random.default_rng(0))
     assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
 

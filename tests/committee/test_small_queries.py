@@ -6,10 +6,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from data import noisy_rows, slope_and_wave
 from manygp.committee import committee
-from manygp.committee.committee import SMALL_ROWS
+from manygp.committee.committee import QUERYING
 from manygp.gp import expert as expert_module
 from manygp.gp import marginal_likelihood as linalg
-from manygp.gp.expert import VECTOR_NOISE
+from manygp.gp.expert import PRECISION
 from manygp.kernels import Linear, Matern, White, structured_kernel
 from models import answers_at, choosing
 
@@ -28,7 +28,7 @@ def model(noise=0.02, **parameters):
     [
         {},
         {"routing": None},
-        {"noise": VECTOR_NOISE},
+        {"noise": PRECISION.vector_noise},
         {"noise": 1e-6},
         {"points_per_expert": 300},
         {"points_per_expert": 150, "noise": 0.5},  # in single precision
@@ -40,7 +40,7 @@ def model(noise=0.02, **parameters):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("size", [1, 2, SMALL_ROWS, SMALL_ROWS + 1])
+@pytest.mark.parametrize("size", [1, 2, QUERYING.small_rows, QUERYING.small_rows + 1])
 def test_few_rows_have_the_digits_of_a_batch(settings, size):
     fitted = model(**settings).fit(X, y)
     mean, std = fitted.predict(QUERIES, return_std=True)
@@ -61,7 +61,7 @@ def test_only_one_row_of_enough_noise_is_whitened_as_a_vector(monkeypatch):
     assert done == []
     fitted.predict(QUERIES[:1], return_std=True)
     assert len(done) == 3
-    model(noise=VECTOR_NOISE / 2).fit(X, y).predict(QUERIES[:1], return_std=True)
+    model(noise=PRECISION.vector_noise / 2).fit(X, y).predict(QUERIES[:1], return_std=True)
     assert len(done) == 3
 
 
@@ -69,7 +69,7 @@ def test_few_rows_need_no_threads(monkeypatch):
     asked, thread_map = [], committee.thread_map
     fitted = model(n_jobs=2).fit(X, y)
     monkeypatch.setattr(committee, "thread_map", lambda n: asked.append(n) or thread_map(n))
-    for size in (1, SMALL_ROWS, SMALL_ROWS + 1):
+    for size in (1, QUERYING.small_rows, QUERYING.small_rows + 1):
         fitted.predict(QUERIES[:size])
     assert asked == [1, 1, 2]
 

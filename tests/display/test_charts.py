@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from manygp.display import charts
-from manygp.display.charts import Axis, Chart
+from manygp.display.charts import Chart, ChartAxis
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_all_that_is_drawn_lies_inside_of_the_frame():
 
 def test_text_is_escaped():
     evil = '"><script>'
-    chart = Chart(charts.linear(0, 1), Axis(0, 1, ((0.5, evil),)), (evil, evil))
+    chart = Chart(charts.linear(0, 1), ChartAxis(0, 1, ((0.5, evil),)), (evil, evil))
     svg = chart.svg(evil)
     assert "<script" not in svg
     assert svg.count("&lt;script&gt;") == 4

@@ -453,7 +453,7 @@ def test_many_columns_are_cut_to_the_most_relevant_and_the_page_stays_small(tmp_
     X, y = data(5000, d=50, seed=1)
     html = page_about(model, tmp_path, tested=answers_to(model, X, y))
     lines = cells(section(html, MATTER))[1:]
-    assert len(lines) == effects.MOST_BARS
+    assert len(lines) == effects.EFFECTS.bars
     assert [line[0] for line in lines[:10]] == [f"x{i}" for i in range(10)]
     assert "Not shown: 20 columns of at most" in section(html, MATTER)
     assert len(html.encode()) < 500_000

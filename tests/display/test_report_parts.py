@@ -103,7 +103,7 @@ def test_effects_are_averages_of_predictions_with_one_column_changed(model, sour
     assert next(iter(found)) == "colour"
     colour = found["colour"]
     assert colour.change.words == ["blue", "green", "red"]
-    rows = X[np.random.default_rng(0).permutation(N)[: effects.MOVED_ROWS]].copy()
+    rows = X[np.random.default_rng(0).permutation(N)[: effects.EFFECTS.moved_rows]].copy()
     rows[:, :3] = [0, 0, 1]
     mean, std = answers.predict(model, rows, latent=True)
     assert colour.mean[2, 0] == pytest.approx(mean.mean())
@@ -121,14 +121,14 @@ def test_effects_cost_a_bounded_number_of_predictions(model, sources, monkeypatc
         answers, "predict", lambda model, X, **k: asked.append(len(X)) or predict(model, X, **k)
     )
     effects.effects_of(model, sources, answers.relevance(model, 0.9), training_inputs(model))
-    most = effects.MOST_EFFECTS[0] * effects.PLACES * effects.MOVED_ROWS
+    most = effects.EFFECTS.columns[0] * effects.EFFECTS.places * effects.EFFECTS.moved_rows
     assert 0 < sum(asked) <= most
 
 
 def test_many_categories_are_drawn_from_the_lowest_mean_to_the_highest(sources):
     town = sources[3]
     (change,) = effects.changes_of(town, Inputs(np.zeros((1, 10))))
-    assert len(change.x) == len(change.words) == effects.MOST_CATEGORIES
+    assert len(change.x) == len(change.words) == effects.EFFECTS.categories
     assert (np.diff(change.features[:, 0]) >= 0).all()
     means = np.array(town.column.means[0])
     assert change.features[[0, -1], 0].tolist() == [means.min(), means.max()]
@@ -142,7 +142,7 @@ def test_slices_are_by_std_prediction_numbers_categories_and_the_worst_region(mo
     assert list(groups) == [*(f"By {name}" for name in by), worst]
     assert 2 < len(groups["By std"]) <= 10
     assert len(groups["By prediction"]) == 5
-    assert len(groups["By town"]) == trust.MOST_CATEGORIES
+    assert len(groups["By town"]) == trust.TRUST.categories
     for name in ("By std", "By prediction", "By size", "By age", "By sold", "By colour"):
         held = np.sum([one.rows for one in groups[name]], axis=0)
         assert (held == 1).all()  # each row is in one slice

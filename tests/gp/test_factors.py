@@ -18,6 +18,7 @@ from manygp.gp import expert as factors_module
 from manygp.gp.expert import Factor, Factors
 from manygp.kernels import Constant, Matern, White
 from models import answers_at, choosing
+from patching import with_numbers
 from waiting import wait_until
 
 RNG = np.random.default_rng(0)
@@ -115,7 +116,7 @@ def test_a_factor_built_under_many_threads_of_blas_has_the_same_digits(loaded, f
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_answers_are_the_same_whatever_the_bound(loaded, fitted, monkeypatch, built, n_jobs):
-    monkeypatch.setattr(factors_module, "MOST_BYTES", 1.0)
+    with_numbers(monkeypatch, factors_module, "MEMORY", factor_bytes=1.0)
     loaded.set_params(n_jobs=n_jobs)
     assert_array_equal(answers(loaded), answers(fitted))
     assert_array_equal(loaded.loo_predict(), fitted.loo_predict())
@@ -124,7 +125,7 @@ def test_answers_are_the_same_whatever_the_bound(loaded, fitted, monkeypatch, bu
 
 
 def test_the_least_recently_used_is_forgotten_first(monkeypatch):
-    monkeypatch.setattr(factors_module, "MOST_BYTES", 2.5 * factor().nbytes)
+    with_numbers(monkeypatch, factors_module, "MEMORY", factor_bytes=2.5 * factor().nbytes)
     store, owners, made = Factors(), [Owner() for _ in range(3)], []
 
     def ask(i):
@@ -236,7 +237,7 @@ def test_a_child_forked_while_a_factor_is_built_builds_its_own():
 
 
 def test_the_bytes_that_are_counted_are_those_that_are_kept(monkeypatch):
-    monkeypatch.setattr(factors_module, "MOST_BYTES", 4.5 * factor().nbytes)
+    with_numbers(monkeypatch, factors_module, "MEMORY", factor_bytes=4.5 * factor().nbytes)
     store, owners = Factors(), [Owner() for _ in range(9)]
     for i in (0, 1, 2, 0, 3, 4, 5, 1, 6, 7, 8):
         store.of(owners[i], factor)

@@ -8,14 +8,15 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from data import read_only
-from manygp.committee.committee import CHUNK_ROWS
+from manygp.committee.committee import QUERYING
 from manygp.gp import expert
 from manygp.gp import marginal_likelihood as linalg
-from manygp.gp.expert import SINGLE_ROWS, SINGLE_VARIANCE
+from manygp.gp.expert import PRECISION
 from manygp.kernels import Constant, Linear, Matern, White
 from manygp.paper import full_parts, one_part
 from manygp.rules import AGGREGATIONS, WEIGHTINGS
 from models import answers_at, choosing
+from patching import with_numbers
 
 rng = np.random.default_rng(0)
 X = read_only(rng.uniform(-2, 2, (420, 2)))
@@ -50,7 +51,7 @@ def in_both(inputs=X, targets=y, **parameters):
     """The same model with factors in single and in double precision."""
     single = model(**parameters).fit(inputs, targets)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(expert, "SINGLE_ROWS", 10**9)
+        with_numbers(patch, expert, "PRECISION", single_rows=10**9)
         double = model(**parameters).fit(inputs, targets)
     assert types(single) == {np.dtype(np.float32)}
     assert types(double) == {np.dtype(np.float64)}
@@ -80,7 +81,8 @@ def test_noisy_experts_of_many_rows_are_single(pair):
 
 
 @pytest.mark.parametrize(
-    ("points", "dtype"), [(SINGLE_ROWS - 1, np.float64), (SINGLE_ROWS, np.float32)]
+    ("points", "dtype"),
+    [(PRECISION.single_rows - 1, np.float64), (PRECISION.single_rows, np.float32)],
 )
 def test_few_rows_are_double(points, dtype):
     n = 3 * points
@@ -94,7 +96,11 @@ def test_the_rows_of_others_count(overlap, dtype):
 
 @pytest.mark.parametrize(
     "kernel",
-    [SIGNAL + White(1e-6, "fixed"), SIGNAL, SIGNAL + White(0.5 * SINGLE_VARIANCE, "fixed")],
+    [
+        SIGNAL + White(1e-6, "fixed"),
+        SIGNAL,
+        SIGNAL + White(0.5 * PRECISION.single_variance, "fixed"),
+    ],
     ids=["little-noise", "no-noise", "too-little-noise"],
 )
 def test_experts_without_noise_are_double(kernel):
@@ -107,7 +113,7 @@ def test_experts_that_know_more_than_their_noise_says_are_double():
     kernel = Constant(1.0, "fixed") * Matern(20.0, "fixed") + White(0.1, "fixed")
     fitted = model(kernel=kernel).fit(X, y)
     latent = fitted.predict_experts(X).variance.min()
-    assert latent < SINGLE_VARIANCE
+    assert latent < PRECISION.single_variance
     assert types(fitted) == {np.dtype(np.float64)}
 
 
@@ -196,7 +202,7 @@ def test_noise_however_loud_does_not_hide_the_latent_std(noise):
     targets = y + np.sqrt(noise) * np.random.default_rng(1).normal(size=420)
     fitted = model(kernel=kernel).fit(X, targets)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(expert, "SINGLE_ROWS", 10**9)
+        with_numbers(patch, expert, "PRECISION", single_rows=10**9)
         double = model(kernel=kernel).fit(X, targets)
     for latent in (False, True):
         assert_same(
@@ -299,9 +305,13 @@ def test_answers_do_not_depend_on_the_batch(rules, size):
 
 def test_answers_do_not_depend_on_the_batch_where_it_has_many_rows(pair):
     fitted = pair[0]
-    many = np.random.default_rng(2).uniform(-3, 3, (2 * CHUNK_ROWS + 77, 2))
+    many = np.random.default_rng(2).uniform(-3, 3, (2 * QUERYING.chunk_rows + 77, 2))
     found = answers(fitted, many)
-    for rows in (slice(0, 1), slice(CHUNK_ROWS - 1, CHUNK_ROWS + 2), slice(300, 900)):
+    for rows in (
+        slice(0, 1),
+        slice(QUERYING.chunk_rows - 1, QUERYING.chunk_rows + 2),
+        slice(300, 900),
+    ):
         assert_array_equal(answers(fitted, many[rows]), found[:, rows])
     assert_array_equal(answers(fitted, many[::-1])[:, ::-1], found)
 

@@ -264,7 +264,7 @@ def test_blocks_of_rows_make_the_same_matrix(kind, monkeypatch):
     X, K_bar = rows(100, 3), np.random.default_rng(3).normal(size=(100, 100))
     kernel = kind((0.4, 0.9, 2.1), (0.5, 2.0, 0.02))
     K, gradient = kernel(X), kernel.pullback(X, K_bar)
-    monkeypatch.setattr(additive, "BLOCK", 1)
+    monkeypatch.setattr(additive, "BLOCK_NUMBERS", 1)
     assert_equal(kernel(X), K)
     assert_equal(kernel(X, X), K)
     np.testing.assert_allclose(kernel.pullback(X, K_bar), gradient, rtol=1e-10)

@@ -18,7 +18,7 @@ from manygp import ManyGPRegressor, answers
 from manygp.gp.expert import Spans
 from manygp.metrics import nll, rmse
 from manygp.outofcore import stages, training
-from manygp.outofcore.files import Source
+from manygp.outofcore.files import TableSource
 from manygp.storage import container
 from manygp.tables.training_rows import ColumnRoles
 
@@ -356,7 +356,7 @@ class Threads:
 
 
 def test_any_engine_runs_the_stages(data, tmp_path, reference):
-    source = Source(data, ColumnRoles("y"), tmp_path / "work")
+    source = TableSource(data, ColumnRoles("y"), tmp_path / "work")
     assert source.is_large
     model().fit_source(source, Threads())
     assert bytes_of(tmp_path / "work") == reference[1]

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
@@ -25,6 +26,7 @@ from manygp.runtime.progress import Progress
 from manygp.training import experts as fitting
 from manygp.training.experts import ExecutionContext, Task, fit_kernels
 from models import FIXED, FREE, answers_at, choosing
+from patching import with_numbers
 from waiting import wait_until
 
 X, y, QUERIES = noisy_rows(two_waves, 150, 40, reach=3.0)
@@ -172,7 +174,7 @@ def test_kernels_are_the_same_in_processes_in_threads_and_in_neither(
     assert len({tuple(theta) for theta, _ in parted}) == 20
     assert fits(1, shrinkage=shrinkage) == parted
     assert in_processes == [3]
-    monkeypatch.setattr(fitting, "WORTH_PROCESSES", np.inf)
+    with_numbers(monkeypatch, fitting, "FITTING", process_seconds=np.inf)
     assert fits(2, shrinkage=shrinkage) == parted
     assert in_processes == [3]
 
@@ -246,7 +248,8 @@ def test_a_fit_in_a_worker_of_dask_is_the_same(in_processes, processes):
     expected = answers(model(hyperparameters="hierarchical").fit(X, y))
 
     def fit():
-        fitting.WORTH_PROCESSES, fitting.FIRST_EXPERTS = -1.0, 1  # in another process too
+        numbers = {"process_seconds": -1.0, "first_experts": 1}
+        fitting.FITTING = replace(fitting.FITTING, **numbers)  # in another process too
         return answers(model(hyperparameters="hierarchical", n_jobs=2).fit(X, y))
 
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}

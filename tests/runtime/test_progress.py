@@ -8,6 +8,7 @@ import pytest
 
 from manygp.runtime import progress
 from manygp.runtime.progress import SILENT, Bar, Progress, Schedule, aside, say, shown
+from patching import with_numbers
 
 PLAN = {"trend": 8.0, "kernel": 30.0, "choice": 12.0, "experts": 50.0}
 
@@ -235,7 +236,7 @@ def test_a_stream_without_such_characters_gets_plain_ones(clock):
 
 
 def test_the_line_is_drawn_while_nothing_happens(monkeypatch, terminal):
-    monkeypatch.setattr(progress, "HEARTBEAT", 0.01)
+    with_numbers(monkeypatch, progress, "PACE", redraw_seconds=0.01)
     drawn = threading.Event()
     with shown(verbose=True) as told:
         told.begin("reading")

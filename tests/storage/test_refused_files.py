@@ -675,7 +675,7 @@ def lists(rows):
 @pytest.mark.parametrize("block", [None, 1], ids=["whole", "in blocks"])
 def test_experts_that_cannot_be_are_refused(tmp_path, sources, unsynced, monkeypatch, block):
     if block is not None:
-        monkeypatch.setattr("manygp.checks.BLOCK", block)
+        monkeypatch.setattr("manygp.checks.CHECKED_NUMBERS", block)
         monkeypatch.setattr("manygp.storage.experts.BLOCK_EXPERTS", block)
     manifest, arrays = sources["default"]
     path = tmp_path / "model.gp"

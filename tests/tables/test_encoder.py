@@ -13,7 +13,7 @@ import manygp
 from manygp import ManyGPRegressor
 from manygp.kernels import Matern, White
 from manygp.tables import ColumnRoles, TableEncoder, read_training
-from manygp.tables.encoder import DONORS
+from manygp.tables.encoder import ENCODING
 from manygp.tables.frames import as_batch
 
 pandas = pytest.importorskip("pandas")
@@ -220,7 +220,7 @@ def test_an_encoder_survives_json_and_answers_the_same():
     assert again.columns_ == encoder.columns_
     assert_array_equal(again.transform(frame), encoder.transform(frame))
     assert_array_equal(again.donors_, encoder.donors_)
-    assert encoder.donors_.shape == (DONORS, len(encoder.names))
+    assert encoder.donors_.shape == (ENCODING.donors, len(encoder.names))
 
 
 NUMBER = {"name": "a", "kind": "number"}

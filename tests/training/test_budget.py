@@ -21,8 +21,7 @@ from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, SHRINKAGES, Settin
 from manygp.training import budget, choose, pipeline
 from manygp.training import experts as builder
 from manygp.training.budget import (
-    LEAST_POINTS,
-    PLANNED,
+    COST,
     Costs,
     Job,
     afford,
@@ -33,6 +32,7 @@ from manygp.training.budget import (
 from manygp.training.choose import choose_committee
 from manygp.training.experts import Builder, ExecutionContext
 from models import FIXED, FREE, answers_at, assert_sound, choosing
+from patching import with_numbers
 
 X, y, QUERIES = noisy_rows(two_waves, 150, 40, reach=3.0)
 TWO = read_only(np.column_stack([y, 100 * X[:, 1]]))
@@ -109,14 +109,14 @@ def test_measured_costs_are_positive(n, targets):
     data = TrainingData(X[:n], targets[:n], np.zeros(n), True)
     costs = measure(data, FREE)
     assert np.all(np.diff(costs.rows) > 0)
-    assert costs.rows[-1] == min(n, budget.MEASURED_ROWS[-1])
+    assert costs.rows[-1] == min(n, budget.COST.measured_rows[-1])
     assert np.all((costs.seconds > 0) & np.isfinite(costs.seconds))
     assert len(costs.seconds) == len(costs.rows)
     assert all(0 < costs.evaluation(size) < np.inf for size in (1, n, 10 * n))
 
 
 def test_all_sizes_up_to_sixty_rows_can_be_measured(monkeypatch):
-    monkeypatch.setattr(budget, "MEASURED_ROWS", (5, 50))
+    with_numbers(monkeypatch, budget, "COST", measured_rows=(5, 50))
     for n in range(1, 61):
         costs = measure(DATA.some(np.arange(n)), FREE)
         assert_array_equal(costs.rows, np.unique(np.minimum([5, 50], n)))
@@ -205,7 +205,7 @@ def test_memory_holds_the_factors(overlap):
 def test_overlaps_that_do_not_fit_into_memory_cost_nothing(monkeypatch, n_kept):
     expected = cost(WHOLE._replace(overlaps=OVERLAP_LADDER[:n_kept]))
     largest = 8 * 100 * (200 * (1 + OVERLAP_LADDER[n_kept - 1])) ** 2
-    monkeypatch.setattr(builder, "LARGEST_FACTORS", largest)
+    with_numbers(monkeypatch, builder, "FITTING", largest_factors=largest)
     assert (cost().seconds, cost().bytes) == (expected.seconds, expected.bytes)
 
 
@@ -250,8 +250,8 @@ def test_the_whole_plan_comes_first_and_none_exceeds_it(whole):
 def test_experts_shrink_to_the_least_but_not_below_it(whole):
     points = [plan.points_per_expert for plan in plans(whole)]
     assert sorted(points, reverse=True) == points
-    assert min(points) >= min(LEAST_POINTS, whole.points_per_expert)
-    assert min(points) < 2 * LEAST_POINTS
+    assert min(points) >= min(COST.fewest_points, whole.points_per_expert)
+    assert min(points) < 2 * COST.fewest_points
 
 
 def test_of_one_size_of_experts_later_plans_are_cheaper():
@@ -273,7 +273,7 @@ def test_the_first_plan_that_fits_is_taken(slow, points):
     whole = WHOLE._replace(points_per_expert=points)
     options = options_of(whole)
     for wanted in options:
-        seconds = wanted.seconds / PLANNED * (1 + 1e-9)
+        seconds = wanted.seconds / COST.planned_share * (1 + 1e-9)
         found = afford(whole, Job(X.shape, True, None, CUBIC), seconds)
         assert found == next(one for one in options if one.seconds <= wanted.seconds * (1 + 1e-9))
 
@@ -377,7 +377,10 @@ def test_fewer_rows_than_one_expert_has_fit_into_a_budget(n):
 def test_the_experts_are_those_of_the_plan(slow, points, partition):
     whole = WHOLE._replace(points_per_expert=points)
     sizes = set()
-    for seconds in (NO_TIME, *(one.seconds / PLANNED * 1.001 for one in options_of(whole)[::3])):
+    for seconds in (
+        NO_TIME,
+        *(one.seconds / COST.planned_share * 1.001 for one in options_of(whole)[::3]),
+    ):
         settings = {"partition": partition, "kernel": FIXED, "routing": 2, "time_budget": seconds}
         fitted = model(points_per_expert=points, **settings)
         plan = fitted.fit(X, y).plan_
@@ -385,12 +388,12 @@ def test_the_experts_are_those_of_the_plan(slow, points, partition):
         assert len(fitted.experts_) == max(1, 150 // plan.points_per_expert)
         own = [len(expert.indices) for expert in fitted.experts_]
         assert max(own) - min(own) <= 1
-        assert min(LEAST_POINTS, points) <= plan.points_per_expert <= points
+        assert min(COST.fewest_points, points) <= plan.points_per_expert <= points
         if fitted.calibration_report_ is not None:
             chosen = fitted.calibration_report_.chosen
             assert chosen["shrinkage"] in plan.shrinkages
             assert chosen["overlap"] in plan.overlaps
-    assert (len(sizes) > 1) == (points >= 2 * LEAST_POINTS)
+    assert (len(sizes) > 1) == (points >= 2 * COST.fewest_points)
 
 
 def test_less_time_means_smaller_experts_and_fewer_choices(slow):
@@ -541,7 +544,7 @@ def test_the_best_committee_by_the_deadline_is_kept(monkeypatch, n_in_time):
 
 
 def test_after_the_deadline_there_is_no_second_kernel(monkeypatch):
-    monkeypatch.setattr(pipeline, "SHARED_ROWS", 75)
+    with_numbers(monkeypatch, pipeline, "FITTING", shared_rows=75)
     settings = {"overlap": 0, "calibration": "none", "routing": 2}
     compared = [
         one.parameter for one in model(**settings).fit(X, y).calibration_report_.alternatives

@@ -19,9 +19,10 @@ from manygp.rules import TEMPERED, Information, Recalibration, VarianceCurve
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, STRENGTHS, Settings
 from manygp.training import choose, pipeline
 from manygp.training import experts as builder
-from manygp.training.choose import COMMITTEE, NOISE_FLOOR, KernelChoice, has_no_noise
+from manygp.training.choose import COMMITTEE, KernelChoice, has_no_noise
 from manygp.training.experts import Builder, ExecutionContext, affordable
 from models import FIXED, answers_at, assert_sound, choosing
+from patching import with_numbers
 
 X, y, QUERIES = noisy_rows(two_waves, 150, 60, reach=3.0)
 model = partial(choosing, points_per_expert=25)
@@ -417,12 +418,12 @@ def test_an_overlap_beyond_all_rows_is_all_rows():
 @pytest.mark.parametrize("n_kept", [1, 2, 3, 4])
 def test_overlaps_whose_factors_exceed_the_memory_are_dropped(monkeypatch, n_kept):
     factors = [8 * 100 * (200 * (1 + overlap)) ** 2 for overlap in OVERLAP_LADDER]
-    monkeypatch.setattr(builder, "LARGEST_FACTORS", factors[n_kept - 1])
+    with_numbers(monkeypatch, builder, "FITTING", largest_factors=factors[n_kept - 1])
     assert affordable(20_000, 100, OVERLAP_LADDER) == list(OVERLAP_LADDER[:n_kept])
 
 
 def test_the_first_overlap_is_kept_whatever_it_takes(monkeypatch):
-    monkeypatch.setattr(builder, "LARGEST_FACTORS", 1.0)
+    with_numbers(monkeypatch, builder, "FITTING", largest_factors=1.0)
     assert affordable(20_000, 100, OVERLAP_LADDER) == [0.0]
     assert affordable(20_000, 100, (3.0,)) == [3.0]
     assert affordable(20_000, 100, (3.0, 4.0, 5.0)) == [3.0]
@@ -433,7 +434,7 @@ def test_the_memory_of_factors_is_bounded_for_millions_of_rows():
         kept = affordable(n, n // 200, OVERLAP_LADDER)
         assert kept == list(OVERLAP_LADDER[: len(kept)])
         for overlap in kept[1:]:
-            assert 8 * (n // 200) * (200 * (1 + overlap)) ** 2 <= builder.LARGEST_FACTORS
+            assert 8 * (n // 200) * (200 * (1 + overlap)) ** 2 <= builder.FITTING.largest_factors
 
 
 @pytest.mark.parametrize(
@@ -455,7 +456,7 @@ def test_overlaps_that_mean_the_same_rows_are_compared_once(n, n_parts, overlaps
 
 
 def test_overlaps_that_do_not_fit_into_memory_are_not_compared(monkeypatch):
-    monkeypatch.setattr(builder, "LARGEST_FACTORS", 8 * 6 * 50.0**2)
+    with_numbers(monkeypatch, builder, "FITTING", largest_factors=8 * 6 * 50.0**2)
     fitted = model(kernel=FIXED, temperature=3.0, routing=3).fit(X, y)
     compared = [one.value for one in alternatives(fitted.calibration_report_, "overlap")]
     assert compared == [0.0, 1.0]
@@ -685,25 +686,27 @@ def test_of_two_kernels_the_one_that_predicts_better_is_preferred():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_from_two_blocks_of_rows_on_there_is_a_second_kernel(monkeypatch, seed):
-    monkeypatch.setattr(pipeline, "SHARED_ROWS", 75)
+    with_numbers(monkeypatch, pipeline, "FITTING", shared_rows=75)
     fitted = model(overlap=0, random_state=seed).fit(X, y)
     kernels = alternatives(fitted.calibration_report_, "kernel")
     assert [one.value for one in kernels] == ["far", "near"]
     assert sum(one.chosen for one in kernels) == 1
     shared = model(overlap=0, random_state=seed, hyperparameters="shared").fit(X, y)
     assert (shared.kernel_ == fitted.kernel_) == kernels[0].chosen
-    monkeypatch.setattr(pipeline, "SHARED_ROWS", 76)
+    with_numbers(monkeypatch, pipeline, "FITTING", shared_rows=76)
     assert alternatives(model(overlap=0).fit(X, y).calibration_report_, "kernel") == []
 
 
 def test_where_the_likelihood_chooses_no_noise_some_is_tried(monkeypatch):
-    monkeypatch.setattr(pipeline, "SHARED_ROWS", 75)
+    with_numbers(monkeypatch, pipeline, "FITTING", shared_rows=75)
     monkeypatch.setattr(choose, "has_no_noise", lambda kernel: True)
     fitted = model(overlap=0).fit(X, y)
     free, floor = alternatives(fitted.calibration_report_, "noise")
     assert (free.value, floor.value) == ("free", "floor")
     assert free.chosen != floor.chosen
-    assert floor.chosen == (fitted.model_.kernel.noise.variance_bounds[0] == NOISE_FLOOR)
+    assert floor.chosen == (
+        fitted.model_.kernel.noise.variance_bounds[0] == builder.FITTING.noise_floor
+    )
 
 
 def test_a_kernel_without_noise_is_told_from_one_with_some():
@@ -714,7 +717,7 @@ def test_a_kernel_without_noise_is_told_from_one_with_some():
 
 
 def test_what_is_given_as_hyperparameters_has_no_second_kernel(monkeypatch):
-    monkeypatch.setattr(pipeline, "SHARED_ROWS", 20)
+    with_numbers(monkeypatch, pipeline, "FITTING", shared_rows=20)
     for hyperparameters in ("shared", "hierarchical"):
         fitted = model(hyperparameters=hyperparameters, overlap=0).fit(X, y)
         assert alternatives(fitted.calibration_report_, "kernel") == []

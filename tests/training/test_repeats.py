@@ -7,7 +7,7 @@ from manygp import ManyGPRegressor
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels import default_kernel
 from manygp.kernels.base import split_noise
-from manygp.training.pipeline import FEWEST_REPEATS, find_repeats, with_noise_floor
+from manygp.training.pipeline import REPEATS, find_repeats, with_noise_floor
 
 
 def rows(n_distinct=50, times=4, noise=0.3, seed=0):
@@ -48,7 +48,7 @@ def test_rows_that_agree_leave_the_noise_a_rule_of_succession():
 
 
 def test_few_repeated_rows_tell_too_little():
-    X, y = rows(n_distinct=FEWEST_REPEATS - 1, times=2)
+    X, y = rows(n_distinct=REPEATS.fewest - 1, times=2)
     kernel = split_noise(default_kernel(3))
     assert with_noise_floor(kernel, find_repeats(data_of(X, y))) is kernel
 

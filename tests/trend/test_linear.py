@@ -159,7 +159,7 @@ def test_leave_one_out_of_two_targets_is_that_of_each():
 
 def test_where_memory_is_short_leverage_still_counts(monkeypatch):
     whole = model(trend="linear", overlap=0).fit(X, Y)
-    monkeypatch.setattr(linear, "MOST_NUMBERS", 0)
+    monkeypatch.setattr(linear, "MOST_KEPT_NUMBERS", 0)
     thin = model(trend="linear", overlap=0).fit(X, Y)
     trend = thin.model_.committee.trend
     assert trend.kriging is None

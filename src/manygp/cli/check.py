@@ -95,14 +95,14 @@ def _check_as_fit_does(path: Path, roles: ColumnRoles, decimal: str, missing: st
     import numpy as np
 
     from manygp.inputs import KnownRows
-    from manygp.outofcore.files import Source
+    from manygp.outofcore.files import TableSource
     from manygp.settings import Settings
     from manygp.tables.encoder import TableEncoder
     from manygp.tables.notices import notices_of
     from manygp.tables.training_rows import read_training
     from manygp.training.pipeline import prepare
 
-    if Source(path, roles).is_large:  # it would be fitted in pieces
+    if TableSource(path, roles).is_large:  # it would be fitted in pieces
         return []
     table = read_training(path, roles, decimal=decimal, missing=missing)
     with warnings.catch_warnings():  # what they say is among the notices

@@ -53,7 +53,7 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     from manygp.cli.table_model import TableModel
     from manygp.kernels.base import Kernel
     from manygp.model import FittedModel
-    from manygp.outofcore.files import Source
+    from manygp.outofcore.files import TableSource
     from manygp.regressor import ManyGPRegressor
     from manygp.tables.encoder import Encoded
     from manygp.tables.training_rows import TrainingTable
@@ -197,7 +197,7 @@ def fit(
     with shown(verbose=sys.stderr.isatty()) as told:
         told.begin("starting")  # these take a second, or more on a busy machine
         from manygp import ManyGPRegressor, answers
-        from manygp.outofcore.files import Source
+        from manygp.outofcore.files import TableSource
         from manygp.storage import write_model
         from manygp.tables.encoder import TableEncoder
         from manygp.tables.training_rows import ColumnRoles, read_training
@@ -207,7 +207,7 @@ def fit(
         estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state, columns=encoder)
         roles = ColumnRoles(target, columns or None, drop, noise_column, category, number)
         folder = work_dir or checkpoint
-        source = Source(data, roles, folder)
+        source = TableSource(data, roles, folder)
         told.begin("reading")
         begin, numbers = perf_counter(), None
         if str(data) != "-" and source.is_large and source.has_numbers:
@@ -318,7 +318,9 @@ def interruptible(folder: Path | None, option: str) -> Iterator[None]:
         raise KeyboardInterrupt(kept) from None
 
 
-def _fitted_file(estimator: ManyGPRegressor, source: Source, scheduler: str | None) -> FittedModel:
+def _fitted_file(
+    estimator: ManyGPRegressor, source: TableSource, scheduler: str | None
+) -> FittedModel:
     """The model of a large table, by the cores of this machine or by those of a cluster."""
     estimator.set_params(verbose=sys.stderr.isatty(), columns="auto")
     if scheduler is None:

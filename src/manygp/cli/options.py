@@ -1,4 +1,4 @@
-"""What commands have in common: options, checks before the work, and how scores are printed."""
+"""Options of several commands, checks before the work, and the printing of scores."""
 
 from __future__ import annotations
 

@@ -33,16 +33,52 @@ from manygp.kernels.base import FEW_ROWS, TILE, Workspace
 from manygp.rules import ExpertPredictions, Gaussian, Outside, Partitioner
 from manygp.runtime.parallel import thread_map
 
-# k-means clusters outside these multiples of the mean size are mended.
-SMALLEST_CLUSTER = 0.1
-LARGEST_CLUSTER = 3.0
-# More clusters than this are sought in groups, since the seeding of k-means takes time of order
-# n k^2: groups of at least this many clusters, found with this many rows per group.
-MOST_CLUSTERS = 128
-GROUP_CLUSTERS = 16
-SAMPLED_ROWS = 100
-# A group with more than this share of all rows has nothing to tell them apart.
-MOST_OF_ALL = 0.9
+
+@dataclass(frozen=True)
+class PartitionSizes:
+    """Numbers of the partition of rows, and why they are what they are."""
+
+    # k-means clusters outside these multiples of the mean size are mended.
+    smallest_cluster: float = 0.1
+    largest_cluster: float = 3.0
+    # More clusters than this are sought in groups, since the seeding of k-means takes time of
+    # order n k^2: groups of at least this many clusters, found with this many rows per group.
+    most_clusters: int = 128
+    group_clusters: int = 16
+    sampled_rows: int = 100
+    # A group with more than this share of all rows has nothing to tell them apart.
+    most_of_all: float = 0.9
+    # The neighbours of a part are sought among this multiple of their number, in the nearest
+    # parts.
+    candidates: int = 8
+
+
+@dataclass(frozen=True)
+class QuerySizes:
+    """Numbers of a query of a committee, and why they are what they are."""
+
+    # Rows that one expert predicts at a time.
+    chunk_rows: int = 512
+    # Numbers in the arrays of one block of rows, and rows of a block, at most.
+    block_numbers: int = 2**21
+    block_rows: int = 2**18
+    # Where factors are built when they are needed, they would be built again for each block: a
+    # block then has this number of rows for each expert, as far as arrays of this many numbers
+    # hold.
+    expert_rows: int = 64
+    most_block_numbers: int = 2**23
+    # Numbers that a trend needs for a row, about.
+    trend_numbers: int = 2**9
+    # A query of at most this number of rows is small: it needs no threads, and rows are filled up
+    # to this number only.
+    small_rows: int = FEW_ROWS
+    # From this number of rows on a single expert is faster with all of BLAS's threads than with
+    # one.
+    many_rows: int = 1000
+
+
+PARTITION = PartitionSizes()
+QUERYING = QuerySizes()
 
 
 def random(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]:
@@ -61,9 +97,10 @@ def kmeans(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]
     from scipy.spatial import cKDTree
 
     parts: list[IndexArray] = []
-    if n_parts > MOST_CLUSTERS:
-        for rows in _groups(X, min(MOST_CLUSTERS, n_parts // GROUP_CLUSTERS), rng):
-            method = random if len(rows) > MOST_OF_ALL * len(X) else kmeans
+    if n_parts > PARTITION.most_clusters:
+        n_groups = min(PARTITION.most_clusters, n_parts // PARTITION.group_clusters)
+        for rows in _groups(X, n_groups, rng):
+            method = random if len(rows) > PARTITION.most_of_all * len(X) else kmeans
             n_own = max(1, round(n_parts * len(rows) / len(X)))
             parts += [rows[part] for part in method(X[rows], n_own, rng)]
         return parts
@@ -75,14 +112,14 @@ def kmeans(X: Array, n_parts: int, rng: np.random.Generator) -> list[IndexArray]
         centres, labels = kmeans2(X, n_parts, minit="++", rng=rng)
     mean_size = len(X) / n_parts
     sizes = np.bincount(labels, minlength=n_parts)
-    kept = np.flatnonzero(sizes >= max(1.0, SMALLEST_CLUSTER * mean_size))
+    kept = np.flatnonzero(sizes >= max(1.0, PARTITION.smallest_cluster * mean_size))
     orphans = np.flatnonzero(~np.isin(labels, kept))
     if len(orphans):
         labels[orphans] = kept[cKDTree(centres[kept]).query(X[orphans])[1]]
     for label in kept:
         rows = np.flatnonzero(labels == label)
         n_pieces = 1
-        if len(rows) > LARGEST_CLUSTER * mean_size:
+        if len(rows) > PARTITION.largest_cluster * mean_size:
             n_pieces = round(len(rows) / mean_size)
             rows = rows[np.argsort(X[rows, np.argmax(np.ptp(X[rows], axis=0))], kind="stable")]
         parts += [np.sort(piece) for piece in np.array_split(rows, n_pieces)]
@@ -93,7 +130,7 @@ def _groups(X: Array, n_groups: int, rng: np.random.Generator) -> list[IndexArra
     """Rows by the nearest centre of the k-means clusters of a sample."""
     from scipy.spatial import cKDTree
 
-    sample = X[rng.permutation(len(X))[: SAMPLED_ROWS * n_groups]]
+    sample = X[rng.permutation(len(X))[: PARTITION.sampled_rows * n_groups]]
     parts = kmeans(sample, n_groups, rng)
     labels = cKDTree([sample[part].mean(axis=0) for part in parts]).query(X)[1]
     order = np.argsort(labels, kind="stable")
@@ -147,8 +184,6 @@ def check_parts(parts: Sequence[IndexArray], n: int) -> None:
         raise ValueError(f"the partition loses row {int(np.argmin(seen))}; every row needs a part")
 
 
-# The neighbours of a part are sought among this multiple of their number, in the nearest parts.
-CANDIDATES = 8
 # Centres are taken to be at least so far from a row: 0 / 0 is no share of a distance.
 SMALLEST_DISTANCE = 1e-200
 
@@ -225,7 +260,7 @@ class Layout:
     def neighbours(self, X: Array, m: int, count: int) -> IndexArray:
         """`count` rows of X outside part m, nearest first to any row of it, in nearby parts."""
         size = len(X) / len(self.parts)
-        k = min(len(self.parts), 1 + int(np.ceil(CANDIDATES * count / size)))
+        k = min(len(self.parts), 1 + int(np.ceil(PARTITION.candidates * count / size)))
         near = self.tree.query(self.centres[m], k=np.arange(1, k + 1))[1]
         others = [self.parts[i] for i in near if i != m]
         if count == 0 or not others:
@@ -241,24 +276,7 @@ class Layout:
         return rows[np.argsort(distance, kind="stable")[:count]]
 
 
-# Rows that one expert predicts at a time.
-CHUNK_ROWS = 512
-# Numbers in the arrays of one block of rows, and rows of a block, at most.
-BLOCK_NUMBERS = 2**21
-BLOCK_ROWS = 2**18
-# Where factors are built when they are needed, they would be built again for each block: a block
-# then has this number of rows for each expert, as far as arrays of this many numbers hold.
-EXPERT_ROWS = 64
-MOST_BLOCK_NUMBERS = 2**23
-# Numbers that a trend needs for a row, about.
-TREND_NUMBERS = 2**9
-# A query of at most this number of rows is small: it needs no threads, and rows are filled up to
-# this number only.
-SMALL_ROWS = FEW_ROWS
-# From this number of rows on a single expert is faster with all of BLAS's threads than with one.
-MANY_ROWS = 1000
-
-Task = tuple[int, Any, IndexArray]
+ExpertTask = tuple[int, Any, IndexArray]
 
 
 class Query(NamedTuple):
@@ -359,12 +377,14 @@ class Committee:
         """
         size = self._block_rows(query)
         results: list[tuple[Array, ...]] = []
-        with thread_map(1 if len(query.X) <= SMALL_ROWS else n_jobs) as parallel_map:
+        with thread_map(1 if len(query.X) <= QUERYING.small_rows else n_jobs) as parallel_map:
             for start in range(0, len(query.X), size):
                 block = query.rows(start, start + size)
                 records = self._query(block, parallel_map)
-                pieces = range(0, len(block.X), CHUNK_ROWS)
-                chunks = ([one.rows(i, i + CHUNK_ROWS) for one in records] for i in pieces)
+                pieces = range(0, len(block.X), QUERYING.chunk_rows)
+                chunks = (
+                    [one.rows(i, i + QUERYING.chunk_rows) for one in records] for i in pieces
+                )
                 results += parallel_map(function, chunks)
         columns = zip(*results, strict=True)
         return tuple(np.concatenate(column, axis=-1) for column in columns)
@@ -400,7 +420,7 @@ class Committee:
         records = _Arrays(mean, variance, prior_variance, prior_mean)
         noise, scratch = np.empty(n_experts), _Scratch()
 
-        def predict(task: Task) -> None:
+        def predict(task: ExpertTask) -> None:
             m, seat, rows = task
             expert = self.experts[m]
             records.fill(seat, rows, self._answer(expert, asked.some(rows), scratch.work))
@@ -436,7 +456,7 @@ class Committee:
         """The rows of a query, and what the trend says about them."""
         at = None
         if self.trend is not None:  # a few rows at a time: its functions are many
-            step = BLOCK_NUMBERS // TREND_NUMBERS
+            step = QUERYING.block_numbers // QUERYING.trend_numbers
             pieces = (query.X[i : i + step] for i in range(0, len(query.X), step))
             at = TrendAt.joined(list(parallel_map(self.trend.model.at, pieces)))
         return _Asked(query.X, query.left_out, at, len(query.X), query.variances)
@@ -446,10 +466,12 @@ class Committee:
         width = len(self) if query.nearest is None else query.nearest
         width *= len(self) if query.covariances else 1
         if self.trend is not None and self.trend.kriging is not None:
-            width = max(width, TREND_NUMBERS)
-        size = int(np.clip(BLOCK_NUMBERS // width // TILE * TILE, TILE, BLOCK_ROWS))
+            width = max(width, QUERYING.trend_numbers)
+        size = int(
+            np.clip(QUERYING.block_numbers // width // TILE * TILE, TILE, QUERYING.block_rows)
+        )
         if self.experts.are_made_later and width == query.nearest:
-            most = min(MOST_BLOCK_NUMBERS // width, EXPERT_ROWS * len(self))
+            most = min(QUERYING.most_block_numbers // width, QUERYING.expert_rows * len(self))
             size = max(size, most // TILE * TILE)
         return size
 
@@ -473,21 +495,21 @@ class Committee:
         answer = self._answer(self.communication, asked, Workspace())
         return [Gaussian(one, answer.variance) for one in answer.mean.T]
 
-    def _tasks(self, near: IndexArray | None, n: int) -> Iterator[Task]:
+    def _tasks(self, near: IndexArray | None, n: int) -> Iterator[ExpertTask]:
         """Each expert with its place in the record and rows, so that it is visited once.
 
         Large experts come first, so that threads finish together.
         """
         if near is None:
             for m in self._by_size(np.arange(len(self.layout.parts))):
-                for start in range(0, n, CHUNK_ROWS):
-                    yield m, m, np.arange(start, min(n, start + CHUNK_ROWS))
+                for start in range(0, n, QUERYING.chunk_rows):
+                    yield m, m, np.arange(start, min(n, start + QUERYING.chunk_rows))
             return
         order = np.argsort(near, axis=None, kind="stable")
         bounds = np.searchsorted(near.ravel()[order], np.arange(len(self.layout.parts) + 1))
         for m in self._by_size(np.flatnonzero(np.diff(bounds))):
-            for start in range(bounds[m], bounds[m + 1], CHUNK_ROWS):
-                pairs = order[start : min(start + CHUNK_ROWS, bounds[m + 1])]
+            for start in range(bounds[m], bounds[m + 1], QUERYING.chunk_rows):
+                pairs = order[start : min(start + QUERYING.chunk_rows, bounds[m + 1])]
                 yield m, pairs % near.shape[1], pairs // near.shape[1]
 
     def _by_size(self, members: IndexArray) -> list[int]:
@@ -547,7 +569,7 @@ class _Asked(NamedTuple):
     @property
     def tile(self) -> int:
         """They are filled up to a multiple of it: the digits of one do not depend on others."""
-        return SMALL_ROWS if self.n_queried <= SMALL_ROWS else TILE
+        return QUERYING.small_rows if self.n_queried <= QUERYING.small_rows else TILE
 
     @property
     def changes_means(self) -> bool:
@@ -582,12 +604,12 @@ def _prediction(expert: Expert, asked: _Asked, work: Workspace) -> Prediction:
     chunks = [
         predict_expert(
             expert,
-            filled.X[i : i + CHUNK_ROWS],
+            filled.X[i : i + QUERYING.chunk_rows],
             work,
             with_variance=asked.with_variance,
-            terms=None if terms is None else terms[i : i + CHUNK_ROWS],
+            terms=None if terms is None else terms[i : i + QUERYING.chunk_rows],
         )
-        for i in range(0, len(filled.X), CHUNK_ROWS)
+        for i in range(0, len(filled.X), QUERYING.chunk_rows)
     ]
     return Prediction.joined(chunks).some(slice(n))
 
@@ -618,7 +640,7 @@ def assemble(
     def build(m: int) -> Expert:
         return condition(data, layout.parts[m], neighbours_of(m), fits[m], exact=layout.is_single)
 
-    one_thread = not (layout.is_single and len(data.X) > MANY_ROWS)
+    one_thread = not (layout.is_single and len(data.X) > QUERYING.many_rows)
     with thread_map(n_jobs, limit=one_thread) as parallel_map:
         made = tuple(parallel_map(build, range(len(layout.parts))))
     experts = Experts.made(data, made)

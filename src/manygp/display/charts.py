@@ -28,8 +28,8 @@ TICKS = 5
 SIZES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
-class Axis(NamedTuple):
-    """What an axis shows, from low to high, with labelled ticks."""
+class ChartAxis(NamedTuple):
+    """Axis of a chart, from low to high, with labelled ticks."""
 
     low: float
     high: float
@@ -105,7 +105,7 @@ def cut(text: str, width: int) -> str:
     return text
 
 
-def linear(low: float, high: float, *, pad: float = 0.0) -> Axis:
+def linear(low: float, high: float, *, pad: float = 0.0) -> ChartAxis:
     """An axis of round ticks."""
     if not high > low:
         room = abs(low) / 10 or 1.0
@@ -117,7 +117,7 @@ def linear(low: float, high: float, *, pad: float = 0.0) -> Axis:
     step = next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= raw * 0.999)
     first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
     ticks = tuple((k * step, minus(_tick(k * step, step))) for k in np.arange(first, last + 1))
-    return Axis(low, high, ticks)
+    return ChartAxis(low, high, ticks)
 
 
 def _tick(value: float, step: float) -> str:
@@ -134,17 +134,17 @@ def _tick(value: float, step: float) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def logarithmic(low: float, high: float) -> Axis:
+def logarithmic(low: float, high: float) -> ChartAxis:
     """An axis of powers of ten, and of 2 and 5 times these if it is short."""
     powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     steps = (1.0, 2.0, 5.0) if high < 200 * low else (1.0,)
     each = sorted(step * power for power in powers for step in steps)
     inside = [one for one in each if low <= one <= high]
     inside = inside[:: -(-len(inside) // (TICKS + 1)) or 1]
-    return Axis(low, high, tuple((one, number(one)) for one in inside), log=True)
+    return ChartAxis(low, high, tuple((one, number(one)) for one in inside), log=True)
 
 
-def dates(low: float, high: float) -> Axis:
+def dates(low: float, high: float) -> ChartAxis:
     """An axis of days since 1970."""
     if not high > low:
         low, high = low - 1, high + 1
@@ -153,7 +153,7 @@ def dates(low: float, high: float) -> Axis:
     places = np.linspace(low, high, 4)[1:-1] if unit != "M" else np.linspace(low, high, 5)[1:-1]
     moments = (places * 86_400).astype("datetime64[s]").astype(f"datetime64[{unit}]")
     words = [str(moment).replace("T", " ") for moment in moments]
-    return Axis(low, high, tuple(zip(places.tolist(), words, strict=True)))
+    return ChartAxis(low, high, tuple(zip(places.tolist(), words, strict=True)))
 
 
 class Chart:
@@ -162,7 +162,9 @@ class Chart:
     `labels` tell what the axes x and y show.
     """
 
-    def __init__(self, x: Axis, y: Axis, labels: tuple[str, str], height: float = HEIGHT) -> None:
+    def __init__(
+        self, x: ChartAxis, y: ChartAxis, labels: tuple[str, str], height: float = HEIGHT
+    ) -> None:
         self._x, self._y, self._labels, self._height = x, y, labels, height
         longest = max((_width(word) for _, word in y.ticks), default=0.0)
         self._left = min(MOST_LEFT, 10 + longest)
@@ -189,7 +191,7 @@ class Chart:
                 self._path("".join(places[layer::layers]), kind)
 
     def band(self, x: Array, low: Array, high: Array) -> None:
-        """What lies between two lines."""
+        """Fill the band between two lines."""
         across = self._across(x)
         there, back = _pairs(across, self._down(low)), _pairs(across, self._down(high))
         self._path("M" + "L".join([*there, *reversed(list(back))]) + "Z", "band")

@@ -267,7 +267,7 @@ class PosteriorDisplay(_OneAxes):
 
 @dataclass(eq=False)
 class CalibrationDisplay:
-    """What a model has chosen by leave-one-out: the NLL of each value that it compared.
+    """Display of the choices by leave-one-out: the NLL of each value that was compared.
 
     One panel per parameter, each with its own scale; the chosen value is filled. `plot` leaves in
     `axes_` and `figure_` what it has drawn on.
@@ -325,7 +325,7 @@ class CalibrationDisplay:
 
 
 class Component(NamedTuple):
-    """What a trend says about one column: x, effect on y, and its std, all of shape (g,)."""
+    """Effect of one column by a trend: x, effect on y, and its std, all of shape (g,)."""
 
     name: str
     x: Array

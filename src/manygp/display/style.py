@@ -1,4 +1,4 @@
-"""How pages look: one typeface, one palette, light and dark, on a screen, a phone and paper."""
+"""Style of pages: one typeface, one palette, light and dark, on a screen, a phone and paper."""
 
 STYLE = """
 :root { color-scheme: light dark; --back: #ffffff; --raised: #f6f7f9; --text: #1d2530;

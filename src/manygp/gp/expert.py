@@ -32,13 +32,45 @@ from manygp.inputs import read_only
 from manygp.kernels.base import NoisyKernel, Workspace
 from manygp.runtime.parallel import physical_memory, single_threaded_blas
 
-# Bytes of factors that a model from a file keeps, at most, and as a share of the memory.
-MOST_BYTES = 2e9
-MOST_SHARE = 0.25
+
+@dataclass(frozen=True)
+class Memory:
+    """Numbers of what is kept once it was needed, and why they are what they are."""
+
+    # Bytes of factors that a model from a file keeps, at most, and as a share of the memory.
+    factor_bytes: float = 2e9
+    factor_share: float = 0.25
+    # Rows of the experts that it keeps, at most.
+    expert_rows: int = 2**23
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Numbers of the digits of an expert, and why they are what they are."""
+
+    # Rounding may leave a posterior variance at or below zero; relative to the prior variance.
+    smallest_variance: float = 1e-14
+    smallest_prior: float = 1e-200
+    # A factor is stored in single precision if it has at least this number of rows, and no row
+    # that the expert knows has a smaller latent variance, a larger noise (both relative to the
+    # prior's variance) or a smaller prior variance: a std then changes by less than about 1e-4 of
+    # it.
+    single_rows: int = 128
+    single_variance: float = 5e-3
+    single_noise: float = 100.0
+    single_prior: float = 1e-30
+    # The covariances of one row are a vector, whose products round otherwise than those of a
+    # matrix. In single precision, or where the noise is a smaller share of the prior's variance,
+    # that shows.
+    vector_noise: float = 1e-4
+
+
+MEMORY = Memory()
+PRECISION = Precision()
 
 
 class Factor(NamedTuple):
-    """What an expert has computed from its rows, in order to predict.
+    """Arrays that an expert has computed from its rows, in order to predict.
 
     Attributes
     ----------
@@ -135,25 +167,10 @@ class Factors:
         _, old = self._kept.pop(id(owner), (None, None))  # of an object that is gone
         self._kept[id(owner)] = weakref.ref(owner), factor
         self.nbytes += factor.nbytes - (0 if old is None else old.nbytes)
-        most = min(MOST_BYTES, MOST_SHARE * physical_memory())
+        most = min(MEMORY.factor_bytes, MEMORY.factor_share * physical_memory())
         while len(self._kept) > 1 and self.nbytes > most:
             _, (_, forgotten) = self._kept.popitem(last=False)
             self.nbytes -= forgotten.nbytes
-
-
-# Rounding may leave a posterior variance at or below zero; relative to the prior variance.
-SMALLEST_VARIANCE = 1e-14
-SMALLEST_PRIOR = 1e-200
-# A factor is stored in single precision if it has at least this number of rows, and no row that
-# the expert knows has a smaller latent variance, a larger noise (both relative to the prior's
-# variance) or a smaller prior variance: a std then changes by less than about 1e-4 of it.
-SINGLE_ROWS = 128
-SINGLE_VARIANCE = 5e-3
-SINGLE_NOISE = 100.0
-SINGLE_PRIOR = 1e-30
-# The covariances of one row are a vector, whose products round otherwise than those of a matrix.
-# In single precision, or where the noise is a smaller share of the prior's variance, that shows.
-VECTOR_NOISE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,14 +371,15 @@ def _single_will_do(
 ) -> bool:
     """Whether all latent variances are so large that single precision does not show."""
     n = len(known.X)
-    if n < SINGLE_ROWS:
+    if n < PRECISION.single_rows:
         return False
     noise = noise_of(kernel.noise_variance, known.alpha, known.spread) + jitter
     prior = kernel.signal.diag(known.X)
-    if prior.min() < SINGLE_PRIOR:
+    if prior.min() < PRECISION.single_prior:
         return False
-    least = SINGLE_VARIANCE * prior  # a row's own latent variance is smaller than its noise
-    if np.any(noise < least) or np.any(noise > SINGLE_NOISE * prior):
+    # A row's own latent variance is smaller than its noise.
+    least = PRECISION.single_variance * prior
+    if np.any(noise < least) or np.any(noise > PRECISION.single_noise * prior):
         return False
     W = whitener[:n, :n]
     precision = np.einsum("ij,ij->j", W, W)
@@ -369,7 +387,7 @@ def _single_will_do(
 
 
 class Prediction(NamedTuple):
-    """What an expert predicts for N rows, without the trend.
+    """Predictions of an expert for N rows, without the trend.
 
     Attributes
     ----------
@@ -446,19 +464,19 @@ def predict_expert(
     if factor.terms is not None and terms is not None:
         product = np.matmul if len(X) == 1 else multiply_tiles
         unexplained = terms - product(k, factor.terms.coefficients) - factor.terms.mean
-    prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
+    prior = np.maximum(signal.diag(X), PRECISION.smallest_prior)
     if len(X) == 1:
         v = k
         multiply_vector(factor.whitener, v[0])
     else:
         v = _whiten(factor, k).T
     variance = prior - np.einsum("ij,ij->i", v, v, dtype=float)
-    variance = np.maximum(variance, SMALLEST_VARIANCE * prior)
+    variance = np.maximum(variance, PRECISION.smallest_variance * prior)
     return Prediction(mean, variance, prior, prior_mean, unexplained)
 
 
-class Slopes(NamedTuple):
-    """What one expert predicts for a row, each () with derivatives by its inputs (d,)."""
+class ExpertSlopes(NamedTuple):
+    """Prediction of one expert for a row, each () with derivatives by its inputs (d,)."""
 
     mean: Dual
     variance: Dual
@@ -466,7 +484,7 @@ class Slopes(NamedTuple):
     prior_mean: Dual
 
 
-def predict_slopes(expert: Expert, x: Array, at: TrendAt | None) -> Slopes:
+def predict_slopes(expert: Expert, x: Array, at: TrendAt | None) -> ExpertSlopes:
     """The posterior of one target at one row x (d,), and its derivatives in closed form.
 
     `at` is what the trend says about the row, with derivatives.
@@ -476,19 +494,20 @@ def predict_slopes(expert: Expert, x: Array, at: TrendAt | None) -> Slopes:
     coefficients, W = factor.coefficients[:n, 0], factor.whitener[:n, :n]
     mean = Dual(k @ coefficients + factor.mean[0], by_x.T @ coefficients)
     prior_mean = Dual(factor.mean[0], np.zeros_like(x))
-    prior = Dual(np.maximum(signal.diag(x[None])[0], SMALLEST_PRIOR), signal.diag_slope(x))
+    own = np.maximum(signal.diag(x[None])[0], PRECISION.smallest_prior)
+    prior = Dual(own, signal.diag_slope(x))
     v, by_v = W @ k, W @ by_x
     explained = Dual(v @ v, 2 * (by_v.T @ v))
-    variance = np.maximum(prior - explained, SMALLEST_VARIANCE * prior)
+    variance = np.maximum(prior - explained, PRECISION.smallest_variance * prior)
     if at is None:
-        return Slopes(mean, variance, prior, prior_mean)
+        return ExpertSlopes(mean, variance, prior, prior_mean)
     unexplained: Any = at.basis
     if at.basis is not None and factor.terms is not None:
         terms = factor.terms.coefficients[:n]
         own = Dual((k @ terms + factor.terms.mean)[None], (terms.T @ by_x)[None])
         unexplained = at.basis - own
     trend: Any = at.mean
-    return Slopes(
+    return ExpertSlopes(
         mean + trend[0, 0],
         variance + at.variance_with(unexplained)[0],
         prior + at.variance_with(at.basis)[0],
@@ -503,7 +522,7 @@ def is_vector(expert: Expert, X: Array) -> bool:
     """
     if expert.factor.whitener.dtype != np.float64:
         return False
-    return bool(expert.noise_variance >= VECTOR_NOISE * expert.kernel.signal.diag(X)[0])
+    return bool(expert.noise_variance >= PRECISION.vector_noise * expert.kernel.signal.diag(X)[0])
 
 
 def leave_one_out(expert: Expert, positions: IndexArray) -> Prediction:
@@ -532,7 +551,7 @@ def leave_one_out(expert: Expert, positions: IndexArray) -> Prediction:
         share = one @ columns / precision
         rest = one @ one - share**2 * precision
         # Without its only row an expert knows the mean of the normalised target, 0.
-        known = rest > SMALLEST_VARIANCE * (one @ one)
+        known = rest > PRECISION.smallest_variance * (one @ one)
         rest = np.where(known, rest, 1.0)
         curvature = np.where(known, precision * (rest / (one @ one)), 1.0)
         without = factor.mean - (share / rest)[:, None] * coefficients
@@ -541,9 +560,9 @@ def leave_one_out(expert: Expert, positions: IndexArray) -> Prediction:
     mean = np.where(known[:, None], mean, 0.0)
     signal, spread = expert.kernel.signal, some_of(expert.spread, positions)
     noise = noise_of(expert.noise_variance, expert.alpha[positions], spread)
-    prior = np.maximum(signal.diag(expert.X[positions]), SMALLEST_PRIOR)
+    prior = np.maximum(signal.diag(expert.X[positions]), PRECISION.smallest_prior)
     variance = 1 / precision - noise - factor.jitter
-    variance = np.clip(variance, SMALLEST_VARIANCE * prior, prior)
+    variance = np.clip(variance, PRECISION.smallest_variance * prior, prior)
     unexplained = None
     if factor.terms is not None:
         unexplained = factor.terms.coefficients[positions] / curvature[:, None]
@@ -588,8 +607,8 @@ def posterior_covariance(expert: Expert, X: Array, terms: Array | None = None) -
     if unexplained is not None:
         covariance += unexplained @ unexplained.T
     diagonal = np.einsum("ii->i", covariance)
-    prior = np.maximum(signal.diag(X), SMALLEST_PRIOR)
-    np.maximum(diagonal, SMALLEST_VARIANCE * prior, out=diagonal)
+    prior = np.maximum(signal.diag(X), PRECISION.smallest_prior)
+    np.maximum(diagonal, PRECISION.smallest_variance * prior, out=diagonal)
     return covariance
 
 
@@ -604,10 +623,6 @@ def _whiten(factor: Factor, k: Array) -> Array:
     k = k.astype(factor.whitener.dtype, copy=False)
     multiply_triangle(factor.whitener, k.T)
     return k.T
-
-
-# Rows of the experts that are kept once they were needed, at most.
-MOST_ROWS = 2**23
 
 
 class Spans(Sequence[IndexArray]):
@@ -719,7 +734,7 @@ class Experts(Sequence[Expert]):
         self.are_made_later = True
         self._factors = Factors()
         self._known: dict[int, Expert] = {}
-        self._most = max(1, int(MOST_ROWS * len(parts) / max(1, int(sizes.sum()))))
+        self._most = max(1, int(MEMORY.expert_rows * len(parts) / max(1, int(sizes.sum()))))
 
     @classmethod
     def made(cls, data: TrainingData, experts: Sequence[Expert]) -> Experts:

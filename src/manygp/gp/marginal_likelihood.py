@@ -168,7 +168,7 @@ def psd_root(A: Array) -> Array:
 
 
 class Posterior(NamedTuple):
-    """What is needed to predict from n rows with t targets.
+    """Arrays that predictions from n rows with t targets need.
 
     Attributes
     ----------
@@ -404,7 +404,7 @@ class KernelFit(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """What fits of hyperparameters have in common.
+    """Objective that fits of hyperparameters share.
 
     Attributes
     ----------

@@ -16,7 +16,7 @@ SMALLEST_REST = 1e-12
 
 
 class TrendAt(NamedTuple):
-    """What a trend says about N rows, in the units of the normalised targets.
+    """Values of a trend at N rows, in the units of the normalised targets.
 
     For rows that carry derivatives (see `manygp.dual`) all of these carry them too.
 
@@ -66,7 +66,7 @@ class TrendAt(NamedTuple):
 
 
 class Kriging(NamedTuple):
-    """How much each training row has moved the coefficients of a trend.
+    """Influence of each training row on the coefficients of a trend.
 
     With all rows but one, coefficients are those of all rows less `pull` times `step`, and their
     covariance, which is the identity, becomes I + pull pull' / curvature.

@@ -37,7 +37,7 @@ from manygp.kernels.base import (
 )
 
 # Elements of a block: a few arrays of that size fit into a core's cache.
-BLOCK = 2**16
+BLOCK_NUMBERS = 2**16
 # Distances from the middle of the rows, in stretched length-scales, up to which matrix products
 # keep their digits; and that at which other rows are held, far enough to have no covariance.
 NEAR, FAR = 100.0, 400.0
@@ -129,7 +129,7 @@ def _powers(z: Array, m: int) -> Array:
 
 @dataclass(frozen=True)
 class ByColumn(Kernel):
-    """What `Additive` and `Pairwise` have in common.
+    """Base class of `Additive` and `Pairwise`.
 
     One length-scale, or variance, serves all columns; a sequence holds one per column.
     """
@@ -173,7 +173,7 @@ class ByColumn(Kernel):
         return np.sum(k, axis=1, out=out[0])[None]
 
     def vjp(self, X: Array, work: Workspace) -> tuple[Array, Pullback]:
-        n, step = len(X), max(TILE, BLOCK // max(1, len(X)))
+        n, step = len(X), max(TILE, BLOCK_NUMBERS // max(1, len(X)))
         sums = [work.take() for _ in range(self.degree)]
         kernels, buffers = self._by_column(KERNEL, X, X), _Buffers(4, step * n)
         for rows in _blocks(n, step):  # from the diagonal on: the matrices are symmetric

@@ -1,4 +1,4 @@
-"""What a kernel is, and how kernels combine: sums, products, constants and noise.
+"""Interface of kernels, and their combinations: sums, products, constants and noise.
 
 A kernel is an immutable record of positive hyperparameters. `theta` holds the logarithms of
 those that are free, and `with_theta` makes the same kernel at other values. The derivative is
@@ -29,7 +29,7 @@ K = TypeVar("K", bound="Kernel")
 
 DEFAULT_BOUNDS: Bounds = (1e-5, 1e5)
 # A derivative that is not needed, or that a kernel does not have.
-NOTHING = np.empty(0)
+NO_DERIVATIVE = np.empty(0)
 # Beyond this squared norm the differences of a matrix product lose too many digits.
 LARGEST_SQUARE = 1e6
 # Rows of one matrix product: with a fixed shape the digits of a row do not depend on the number
@@ -277,7 +277,7 @@ def _checked_bounds(name: str, bounds: Any, value: Any) -> Bounds:
 
 @dataclass(frozen=True)
 class OneVariance(Kernel):
-    """What `Constant` and `White` have in common."""
+    """Base class of `Constant` and `White`."""
 
     variance: float = 1.0
     variance_bounds: Bounds = DEFAULT_BOUNDS
@@ -672,13 +672,13 @@ class Matern(Stationary):
         decay = np.negative(r, out=work.take())  # -r
         np.exp(decay, out=decay)  # exp(-r)
         k, dk = MATERN_PROFILES[self.nu](r2, r, decay, work.take() if slope else None)
-        return k, dk, NOTHING
+        return k, dk, NO_DERIVATIVE
 
 
 def _matern_12(r2: Array, r: Array, decay: Array, dk: Array | None) -> tuple[Array, Array]:
     """k = exp(-r), dk/d(r^2) = -exp(-r) / (2 r)."""
     if dk is None:
-        return decay, NOTHING
+        return decay, NO_DERIVATIVE
     dk.fill(0.0)  # any number will do at r = 0: it is multiplied by a difference of 0
     np.divide(decay, r, out=dk, where=r > 0)  # exp(-r) / r
     dk *= -0.5  # -exp(-r) / (2 r)
@@ -687,7 +687,7 @@ def _matern_12(r2: Array, r: Array, decay: Array, dk: Array | None) -> tuple[Arr
 
 def _matern_32(r2: Array, r: Array, decay: Array, dk: Array | None) -> tuple[Array, Array]:
     """k = (1 + r) exp(-r), dk/d(r^2) = -exp(-r) / 2."""
-    dk = NOTHING if dk is None else np.multiply(decay, -0.5, out=dk)  # -exp(-r) / 2
+    dk = NO_DERIVATIVE if dk is None else np.multiply(decay, -0.5, out=dk)  # -exp(-r) / 2
     k = r
     k += 1.0  # 1 + r
     k *= decay  # (1 + r) exp(-r)
@@ -704,7 +704,7 @@ def _matern_52(r2: Array, r: Array, decay: Array, dk: Array | None) -> tuple[Arr
     k *= 1 / 3  # r^2 / 3
     k += r  # 1 + r + r^2 / 3
     k *= decay  # (1 + r + r^2 / 3) exp(-r)
-    return k, NOTHING if dk is None else dk
+    return k, NO_DERIVATIVE if dk is None else dk
 
 
 # By nu: functions of r^2, r, exp(-r) and, if dk/d(r^2) is needed, an array for it. They overwrite

@@ -11,7 +11,7 @@ import numpy as np
 from manygp.arrays import Array
 from manygp.kernels.base import (
     DEFAULT_BOUNDS,
-    NOTHING,
+    NO_DERIVATIVE,
     Bounds,
     Kernel,
     LengthScale,
@@ -36,8 +36,8 @@ class RBF(Stationary):
         r2 *= -0.5  # -r^2 / 2
         k = np.exp(r2, out=r2)  # exp(-r^2 / 2)
         if not slope:
-            return k, NOTHING, NOTHING
-        return k, np.multiply(k, -0.5, out=work.take()), NOTHING
+            return k, NO_DERIVATIVE, NO_DERIVATIVE
+        return k, np.multiply(k, -0.5, out=work.take()), NO_DERIVATIVE
 
 
 @register_kernel
@@ -63,7 +63,7 @@ class RationalQuadratic(Stationary):
         log_k *= -self.alpha  # -alpha log(base)
         k = np.exp(log_k, out=work.take())  # base^(-alpha)
         if not slope:
-            return k, NOTHING, NOTHING
+            return k, NO_DERIVATIVE, NO_DERIVATIVE
         half = np.divide(0.5, base, out=base)  # 1 / (2 base)
         r2 *= half  # r^2 / (2 base)
         dk_shape = np.add(log_k, r2, out=log_k)  # r^2 / (2 base) - alpha log(base)

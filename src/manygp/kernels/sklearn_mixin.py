@@ -11,7 +11,7 @@ from manygp.arrays import Array
 
 
 class SklearnKernelMixin:
-    """What scikit-learn's kernels answer, of a frozen dataclass with `theta` and `bounds`."""
+    """The methods of scikit-learn's kernels, for a frozen dataclass with `theta` and `bounds`."""
 
     parameters: ClassVar[tuple[str, ...]]
     with_theta: Any

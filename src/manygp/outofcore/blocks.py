@@ -90,7 +90,7 @@ def store(path: str | PathLike[str], values: Array) -> int:
 
 
 class Columns(NamedTuple):
-    """What the columns of a block are.
+    """Roles of the columns of a block.
 
     Attributes
     ----------

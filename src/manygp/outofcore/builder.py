@@ -21,7 +21,7 @@ DRAWN_PARTS = 1000
 
 
 class Starts(Sequence[Array]):
-    """Where the fits of all parts start from."""
+    """Starts of the fits of all parts."""
 
     def __init__(self, fitting: stages.Fitting) -> None:
         self.fitting = fitting
@@ -34,7 +34,7 @@ class Starts(Sequence[Array]):
 
 
 class Disk(NamedTuple):
-    """Where the rows of all experts are, and who works on them.
+    """The folder with the rows of all experts, and the engine that works on them.
 
     Attributes
     ----------

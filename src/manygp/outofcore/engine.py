@@ -1,4 +1,4 @@
-"""What runs the tasks of a stage: this process, its workers, or a cluster."""
+"""Engines, which run the tasks of a stage: this process, its workers, or a cluster."""
 
 from __future__ import annotations
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from manygp._moved import renamed
 from manygp.model import FittedModel
 from manygp.outofcore import training
 from manygp.outofcore.blocks import Columns, parquet_blocks
@@ -19,7 +20,7 @@ from manygp.tables.parquet_files import PARQUET, count_rows
 from manygp.tables.training_rows import ColumnRoles, TrainingTable, input_names, read_training
 
 
-class Source(NamedTuple):
+class TableSource(NamedTuple):
     """A table on a disk.
 
     Attributes
@@ -38,7 +39,10 @@ class Source(NamedTuple):
     @property
     def is_large(self) -> bool:
         """Whether it has more rows than are read into memory."""
-        return format_of(self.path) is PARQUET and count_rows(self.path) > training.MEMORY_ROWS
+        return (
+            format_of(self.path) is PARQUET
+            and count_rows(self.path) > training.OUT_OF_CORE.memory_rows
+        )
 
     @property
     def has_numbers(self) -> bool:
@@ -55,7 +59,7 @@ class Source(NamedTuple):
         return read_training(self.path, self.roles)
 
 
-def train_file(settings: Settings, source: Source, engine: Engine, seed: int) -> FittedModel:
+def train_file(settings: Settings, source: TableSource, engine: Engine, seed: int) -> FittedModel:
     """The model of a large Parquet file, or of all in a folder."""
     training.check_settings(settings)
     roles = source.roles
@@ -71,3 +75,7 @@ def train_file(settings: Settings, source: Source, engine: Engine, seed: int) ->
 def working(folder: str | PathLike[str] | None) -> AbstractContextManager[Path]:
     """The folder to work in, or a temporary one."""
     return temporary_folder() if folder is None else nullcontext(Path(folder))
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name, {"Source": TableSource})

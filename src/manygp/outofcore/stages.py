@@ -46,7 +46,7 @@ class ScanTask(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What is known of the rows of a block, and those in the sample."""
+    """Statistics of the rows of a block, and those in the sample."""
 
     statistics: Statistics
     numbers: Numbers
@@ -82,7 +82,7 @@ def _numbered(block: Any, start: int, columns: Columns) -> Any:
 
 
 class Sorting(NamedTuple):
-    """How rows are scaled, and sorted into groups.
+    """Settings of the stage that scales rows and sorts them into groups.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ class RowFiles(NamedTuple):
 
 
 class Arranging(NamedTuple):
-    """How the groups become parts.
+    """Settings of the stage that cuts groups into parts.
 
     Attributes
     ----------
@@ -282,7 +282,7 @@ def _trend_at(
 
 
 class Fitting(NamedTuple):
-    """How the kernels of experts are fitted.
+    """Settings of the stage that fits the kernels of experts.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is known of all rows: sums over blocks, whatever the blocks."""
+"""Statistics of all rows: sums over blocks, whatever the blocks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def exact_sum(values: Array) -> Fraction:
 
 
 class Statistics(NamedTuple):
-    """What is known of some rows.
+    """Statistics of some rows.
 
     Attributes
     ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from manygp.storage import read_model, write_model
 from manygp.storage.model_file import check_savable
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.choose import choose_committee
-from manygp.training.experts import SHARED_ROWS, ExecutionContext, affordable
+from manygp.training.experts import FITTING, ExecutionContext, affordable
 from manygp.training.pipeline import (
     Foundation,
     Prepared,
@@ -39,12 +39,21 @@ from manygp.training.pipeline import (
     prepare,
 )
 
-# Up to this number of rows the model is that of rows in memory.
-MEMORY_ROWS = 10**6
-# Of more, trend, shared kernel and groups are learned from a sample of about this number.
-SAMPLE_ROWS = 2**18
-# Rows of a group, about: a task arranges one, and fits its experts.
-GROUP_ROWS = 2**16
+
+@dataclass(frozen=True)
+class OutOfCoreSizes:
+    """Numbers of a fit of rows on a disk, and why they are what they are."""
+
+    # Up to this number of rows the model is that of rows in memory.
+    memory_rows: int = 10**6
+    # Of more, trend, shared kernel and groups are learned from a sample of about this number.
+    sample_rows: int = 2**18
+    # Rows of a group, about: a task arranges one, and fits its experts.
+    group_rows: int = 2**16
+
+
+OUT_OF_CORE = OutOfCoreSizes()
+
 MODEL = "model.manygp"
 
 
@@ -82,7 +91,7 @@ class FitJob(NamedTuple):
 
 def check_settings(settings: Settings) -> None:
     """Refuse what rows on a disk cannot have, before any work."""
-    n = f"more than {MEMORY_ROWS:,} rows"
+    n = f"more than {OUT_OF_CORE.memory_rows:,} rows"
     if settings.has_whole_parts or settings.partitioner is random:
         raise ValueError(
             f"partition={settings.partition!r} spreads the rows of an expert over all of them, "
@@ -116,7 +125,7 @@ def _train(job: FitJob, seed: int, progress: Progress) -> FittedModel:
     settings, folder = job.settings, job.work.path
     progress.begin("reading")
     n_read = int(sum(job.sizes))
-    threshold = SAMPLE_ROWS * 2**64 // n_read
+    threshold = OUT_OF_CORE.sample_rows * 2**64 // n_read
     scanned = _scan(job, seed, threshold)
     known = Statistics.joined([one.statistics for one in scanned])
     checkpoint = Checkpoint(folder / "checkpoint", _identity(job, known), seed)
@@ -149,7 +158,7 @@ def _scan(job: FitJob, seed: int, threshold: int) -> list[stages.Scanned]:
 def _identity(job: FitJob, known: Statistics) -> dict[str, Any]:
     """What a folder must have in common with a fit; not how rows are cut into blocks."""
     identity = identity_of(job.settings, known.n, job.columns.described, key_of(known.digest))
-    return {**identity, "sample": SAMPLE_ROWS, "group": GROUP_ROWS}
+    return {**identity, "sample": OUT_OF_CORE.sample_rows, "group": OUT_OF_CORE.group_rows}
 
 
 def _trained(
@@ -167,7 +176,7 @@ def _trained(
     points = int(settings.points_per_expert)
     space = settings.space
     overlaps = tuple(affordable(known.n, max(1, known.n // points), space.overlaps))
-    plan = Plan(points, space.shrinkages, overlaps, SHARED_ROWS, settings.shared_kernels)
+    plan = Plan(points, space.shrinkages, overlaps, FITTING.shared_rows, settings.shared_kernels)
     job.say(f"{len(sample.numbers):,} of them choose trend and kernel; {plan}")
     foundation = choose_trend_and_kernel(settings, prepared, plan, seed, run, np.inf)
     run.progress.begin("sorting")
@@ -227,7 +236,8 @@ class _Groups(NamedTuple):
         """Grow the tree of groups on the sample, and sort all rows by it."""
         X = prepared.data.X
         last = row_hashes(np.arange(len(X)), seed).astype(float) / 2.0**64  # for equal rows
-        tree = grow(np.column_stack([X * columns_metric, last]), max(1, round(n / GROUP_ROWS)))
+        n_groups = max(1, round(n / OUT_OF_CORE.group_rows))
+        tree = grow(np.column_stack([X * columns_metric, last]), n_groups)
         sorting = stages.Sorting(
             job.columns,
             prepared.x_scaling,

@@ -1,4 +1,4 @@
-"""What a long piece of work tells its user: phases, the time that is left, messages, warnings."""
+"""Progress of long work as its user sees it: phases, the time left, messages, warnings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TextIO, TypeVar
 
@@ -16,24 +17,34 @@ from manygp.runtime.words import duration
 
 T = TypeVar("T")
 
-# Seconds after which the line on a terminal is drawn again.
-HEARTBEAT = 0.5
-# The plan's own speed counts as much as this share of all its seconds that were done.
-PRIOR = 0.01
-# What a phase still takes, as shares of its time if that is more than planned, and of its work if
-# that is.
-OVERDUE = 0.1
-OVERWORKED = 0.3
-# A phase that takes less of its planned time had nothing to do, which says nothing of the others.
-NOTHING = 0.05
-# Seconds that are not worth telling.
-SHORT = 0.1
+
+@dataclass(frozen=True)
+class Pace:
+    """Numbers of what progress tells, and why they are what they are."""
+
+    # Seconds after which the line on a terminal is drawn again.
+    redraw_seconds: float = 0.5
+    # The plan's own speed counts as much as this share of all its seconds that were done.
+    plan_share: float = 0.01
+    # What a phase still takes, as shares of its time if that is more than planned, and of its work
+    # if that is.
+    overdue: float = 0.1
+    overworked: float = 0.3
+    # A phase that takes less of its planned time had nothing to do, which says nothing of the
+    # others.
+    idle: float = 0.05
+    # Seconds that are not worth telling.
+    short_seconds: float = 0.1
+
+
+PACE = Pace()
+
 # Characters of the bar, and of a terminal that does not tell its width.
 BAR_WIDTH, LINE_WIDTH = 24, 80
 
 
 class Progress:
-    """Where work says how far it is. This one, for work that is not watched, does nothing."""
+    """Receiver of progress. This one, for work that is not watched, does nothing."""
 
     def expect(self, seconds: Mapping[str, float], limit: float = float("inf")) -> None:
         """Name the phases that are ahead, in their order, with planned seconds.
@@ -111,7 +122,7 @@ class Schedule(Progress):
             return
         now, planned = self._clock(), self._planned.get(self.phase, 0.0)
         taken = now - self._since
-        if planned and (self.share or taken > NOTHING * planned):
+        if planned and (self.share or taken > PACE.idle * planned):
             self._done += (self.share or 1.0) * planned
             self._spent += taken
         if phase in self._ahead:  # those before it were left out
@@ -136,15 +147,15 @@ class Schedule(Progress):
         # Were all of the phase done by now, it would still have been this slow.
         whole = planned * max(self.share, 1.0)
         pace = max(self._pace(told, self.share * planned), self._pace(taken, whole))
-        prior = PRIOR * sum(self._planned.values())
+        prior = PACE.plan_share * sum(self._planned.values())
         own = (told + pace * prior) / (self.share * planned + prior)
-        undone = planned * max(1 - self.share, OVERWORKED * self.share)
-        rest = max(own * undone - (taken - told), OVERDUE * (taken - told))
+        undone = planned * max(1 - self.share, PACE.overworked * self.share)
+        rest = max(own * undone - (taken - told), PACE.overdue * (taken - told))
         return max(0.0, min(rest + pace * sum(self._ahead.values()), self._limit - now))
 
     def _pace(self, seconds: float, planned: float) -> float:
         """Seconds for each planned one, with those of the phase at hand."""
-        prior = PRIOR * sum(self._planned.values())
+        prior = PACE.plan_share * sum(self._planned.values())
         return (self._spent + seconds + prior) / (self._done + planned + prior)
 
     @property
@@ -196,7 +207,9 @@ class Bar(Schedule):
     def text(self) -> str:
         """The phase, the time that is over and the time that is left."""
         elapsed, left = self.elapsed, self.left
-        told = self.phase if elapsed < SHORT else f"{self.phase} after {duration(elapsed)}"
+        told = self.phase
+        if elapsed >= PACE.short_seconds:
+            told = f"{told} after {duration(elapsed)}"
         return told if left is None else f"{told}, about {duration(left)} left"
 
     def line(self) -> str:
@@ -225,12 +238,12 @@ class Bar(Schedule):
         """Stop drawing, and leave an empty line."""
         self._closed.set()
         if self._heart.is_alive():
-            self._heart.join(timeout=2 * HEARTBEAT)
+            self._heart.join(timeout=2 * PACE.redraw_seconds)
         with self._lock:
             self._clear()
 
     def _beat(self) -> None:
-        while not self._closed.wait(HEARTBEAT):
+        while not self._closed.wait(PACE.redraw_seconds):
             with self._lock:
                 self._draw()
 

@@ -21,8 +21,8 @@ from manygp.checks import (
     require,
     shape_of,
 )
-from manygp.committee.committee import CHUNK_ROWS, Committee, Layout, assemble_later
-from manygp.gp.expert import MOST_ROWS, SINGLE_ROWS, KernelFits, Slices, Spans, in_one
+from manygp.committee.committee import QUERYING, Committee, Layout, assemble_later
+from manygp.gp.expert import MEMORY, PRECISION, KernelFits, Slices, Spans, in_one
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Trend
 from manygp.inputs import Scaling
@@ -252,11 +252,11 @@ def _require_memory(parts: Parts, kernel: NoisyKernel) -> None:
     memory, data, sizes = physical_memory(), parts.data, parts.sizes
     common = 0 if parts.communication is None else len(parts.communication)
     most = max(int(sizes.max()), common)
-    rows = max(most, min(int(sizes.sum()), MOST_ROWS))
+    rows = max(most, min(int(sizes.sum()), MEMORY.expert_rows))
     numbers = 8 * rows * (data.X.shape[1] + data.residuals.shape[1] + 1)
-    factor = 8 * most**2 + (4 * most**2 if most >= SINGLE_ROWS and len(sizes) > 1 else 0)
+    factor = 8 * most**2 + (4 * most**2 if most >= PRECISION.single_rows and len(sizes) > 1 else 0)
     with np.errstate(all="ignore"):
-        scratch = 8 * CHUNK_ROWS * most * scratch_arrays(kernel.signal, data.X[:1])
+        scratch = 8 * QUERYING.chunk_rows * most * scratch_arrays(kernel.signal, data.X[:1])
         trend = 0.0 if data.trend is None else data.trend.model.bytes_on_rows(len(data.X), most)
     needed = numbers + factor + scratch + trend
     require(

@@ -26,7 +26,7 @@ MISSING = frozenset(
     {"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "NaT", "null", "NULL", "None"}
     | {"?"}
 )
-NOTHING = MISSING | {None}
+EMPTY_CELLS = MISSING | {None}
 # A message names at most this number of columns,
 MOST_NAMES = 30
 # quotes at most this number of values,
@@ -173,7 +173,7 @@ def is_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         case "M":
             return np.isnat(values)
         case "O":
-            return np.array([value in NOTHING for value in values], dtype=bool)
+            return np.array([value in EMPTY_CELLS for value in values], dtype=bool)
         case _:
             return np.zeros(len(values), dtype=bool)
 

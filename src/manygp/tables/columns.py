@@ -1,4 +1,4 @@
-"""What was learned about a column of a table, and how its values become numbers."""
+"""Columns of a table: the record of one, and the encoding of its values as numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Refusal(ValueError):
 
 
 class Column(NamedTuple):
-    """What a column of the training table held.
+    """Record of a column of the training table.
 
     Attributes
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -28,18 +29,26 @@ from manygp.tables.frames import as_batch
 from manygp.tables.survey import MOST_ONE_HOT, Finding, Problems, Survey, problems_of
 from manygp.tables.values import as_days, as_floats, as_words
 
-# Training rows whose values take the place of one that is missing or unknown, each in turn.
-DONORS = 20
-# Folds of the target means: a training row's own target is in none of its features.
-FOLDS = 5
-# At least so many rows tell how much noise missing values make, and at most so many are asked.
-NOISE_ROWS = (50, 20_000)
-# A cycle shows if the data hold it this often, two moments in half of it,
-TURNS = 2
-# and its phases differ: all equal have a spread of 0, those of a whole turn of 1.
-SPREAD = 0.01
-# Rows of which the alternatives are asked about at once.
-DOUBTFUL_ROWS = 4096
+
+@dataclass(frozen=True)
+class EncodingChoice:
+    """Numbers of the encoding of a table, and why they are what they are."""
+
+    # Training rows whose values take the place of one that is missing or unknown, each in turn.
+    donors: int = 20
+    # Folds of the target means: a training row's own target is in none of its features.
+    folds: int = 5
+    # At least so many rows tell how much noise missing values make, and at most so many are asked.
+    noise_rows: tuple[int, int] = (50, 20_000)
+    # A cycle shows if the data hold it this often, two moments in half of it,
+    cycle_turns: int = 2
+    # and its phases differ: all equal have a spread of 0, those of a whole turn of 1.
+    cycle_spread: float = 0.01
+    # Rows of which the alternatives are asked about at once.
+    doubtful_rows: int = 4096
+
+
+ENCODING = EncodingChoice()
 
 
 class Encoded(NamedTuple):
@@ -147,8 +156,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             batch, Y = batch.some(rows), Y[rows]
         findings = self._findings(batch, len(Y))
         rng = np.random.RandomState(self.random_state)
-        folds = rng.randint(FOLDS, size=len(Y)) if len(Y) > 2 * FOLDS else np.arange(len(Y)) % 2
-        given = rng.permutation(len(Y))[:DONORS]
+        few = len(Y) <= 2 * ENCODING.folds
+        folds = np.arange(len(Y)) % 2 if few else rng.randint(ENCODING.folds, size=len(Y))
+        given = rng.permutation(len(Y))[: ENCODING.donors]
         columns, pieces, donors, gaps = [], [], [], []
         for one in findings:
             column = _learn(one.name, one.kind, batch, Y)
@@ -239,8 +249,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         alpha = alpha + rows.noise
         mean, std = answer(rows.X, alpha)
         where = np.flatnonzero(rows.doubtful.any(axis=1))
-        for start in range(0, len(where), DOUBTFUL_ROWS):
-            index = where[start : start + DOUBTFUL_ROWS]
+        for start in range(0, len(where), ENCODING.doubtful_rows):
+            index = where[start : start + ENCODING.doubtful_rows]
             copies = self._alternatives(rows.X[index], rows.doubtful[index])
             known = np.tile(alpha[index], len(copies))
             means, stds = answer(copies.reshape(-1, copies.shape[2]), known)
@@ -308,7 +318,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder.columns_ = _columns_from_json(record["columns"])
         d = len(encoder.names)
         donors = [numbers_from_json("donors", row) for row in record["donors"]]
-        if any(len(row) != d for row in donors) or len(donors) > DONORS:
+        if any(len(row) != d for row in donors) or len(donors) > ENCODING.donors:
             raise ValueError("the donors of the encoder are not rows of its features")
         encoder.donors_ = np.array(donors).reshape(-1, d)
         encoder._set_names()
@@ -367,7 +377,7 @@ def _noise_of_gaps(X: Array, Y: Array, gaps: npt.NDArray[np.bool_], seed: int) -
     """
     noise = np.zeros(gaps.shape[1])
     which = np.flatnonzero(gaps.any(axis=0))
-    if not len(which) or len(Y) < NOISE_ROWS[0] or Y.shape[1] > 1:
+    if not len(which) or len(Y) < ENCODING.noise_rows[0] or Y.shape[1] > 1:
         return noise
     from scipy.optimize import nnls
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -375,12 +385,12 @@ def _noise_of_gaps(X: Array, Y: Array, gaps: npt.NDArray[np.bool_], seed: int) -
     from threadpoolctl import threadpool_limits
 
     rng = np.random.RandomState(seed)
-    rows = rng.permutation(len(Y))[: NOISE_ROWS[1]]
+    rows = rng.permutation(len(Y))[: ENCODING.noise_rows[1]]
     scale = float(np.ptp(Y)) or 1.0
     y = Y[rows, 0] / scale
     trees = HistGradientBoostingRegressor(early_stopping=False, random_state=seed)
     with threadpool_limits(1):  # else the last digits may depend on the machine
-        guess = cross_val_predict(trees, X[rows], y, cv=KFold(FOLDS))
+        guess = cross_val_predict(trees, X[rows], y, cv=KFold(ENCODING.folds))
     parts = np.column_stack([np.ones(len(rows)), gaps[rows][:, which]])
     with np.errstate(over="ignore"):
         noise[which] = nnls(parts, (y - guess) ** 2)[0][1:] * np.square(scale)
@@ -453,6 +463,7 @@ def _cycles_that_show(days: Array) -> tuple[str, ...]:
     for cycle, period in PERIODS.items():
         turns = np.ptp(days) / period
         spread = 1 - np.abs(np.exp(2j * np.pi * np.mod(days / period, 1.0)).mean())
-        if turns >= TURNS and resolution <= period / 2 and spread > SPREAD:
+        differ = turns >= ENCODING.cycle_turns and spread > ENCODING.cycle_spread
+        if differ and resolution <= period / 2:
             shown.append(cycle)
     return tuple(shown)

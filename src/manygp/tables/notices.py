@@ -1,4 +1,4 @@
-"""What is odd about training rows that can be fitted all the same."""
+"""Notices about odd training rows that can be fitted all the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from manygp.tables.training_rows import TrainingTable
 from manygp.tables.values import as_words
 
 # So few rows may agree by chance.
-FEWEST_ROWS = 10
+FEWEST_AGREEING_ROWS = 10
 # The ranks of a column that is a function of the target have at least this correlation with its.
 SAME_RANKS = 0.99999
 
@@ -54,7 +54,7 @@ def _tells(values: npt.NDArray[Any], codes: npt.NDArray[np.intp], y: Array) -> b
     Numbers are if they are in the same or the opposite order; categories, if all rows of each
     have one target, and most come more than once.
     """
-    if len(y) < FEWEST_ROWS or np.ptp(y) == 0:
+    if len(y) < FEWEST_AGREEING_ROWS or np.ptp(y) == 0:
         return False
     if values.dtype.kind == "f":
         ranks = [np.unique(one, return_inverse=True)[1].astype(float) for one in (values, y)]

@@ -1,4 +1,4 @@
-"""What the columns of a table hold, counted batch by batch, and what is wrong with them.
+"""Survey of the columns of a table, batch by batch, and the problems with them.
 
 A column holds numbers; or dates, if every value is one; or else categories. Numbers that are
 written in a way of their own, some text among numbers, and nearly unique text are problems. All
@@ -67,7 +67,7 @@ ODDITIES: dict[str, tuple[str, str, str]] = {
 
 
 class Problem(NamedTuple):
-    """What is wrong with a column, and what to do: on the command line, and from Python."""
+    """Problem with a column, and its remedies: on the command line, and from Python."""
 
     column: str
     what: str
@@ -79,7 +79,7 @@ class Problem(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What a column holds: its kind, how many values are missing or differ, and a problem."""
+    """Contents of a column: its kind, how many values are missing or differ, and a problem."""
 
     name: str
     kind: str
@@ -99,7 +99,7 @@ class Problems(Refusal):
 
 
 class Survey:
-    """What the columns of a table have held so far.
+    """Survey of the rows of a table so far.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Survey:
 
 
 class _Seen:
-    """What one column has held so far."""
+    """Survey of the rows of one column so far."""
 
     def __init__(self, name: str, known: str | None = None) -> None:
         self.name = name

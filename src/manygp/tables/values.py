@@ -1,4 +1,4 @@
-"""What the values of a column are: numbers, dates, text, and numbers in a dress of their own."""
+"""Kinds of values: numbers, dates, text, and numbers with units or separators."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What a fit will cost in seconds and bytes, and the best one that a budget affords."""
+"""Cost of a fit in seconds and bytes, and the best plan that a budget affords."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
@@ -15,50 +16,57 @@ from manygp.kernels.base import NoisyKernel
 from manygp.runtime.parallel import n_workers, single_threaded_blas
 from manygp.settings import SearchSpace, Settings
 from manygp.training.choose import COMMITTEE, TREND, compared_committees, is_fixed
-from manygp.training.experts import (
-    SHARED_BLOCKS,
-    SHARED_EVALUATIONS,
-    affordable,
-    memory_of,
-    shared_evaluations,
-)
+from manygp.training.experts import FITTING, affordable, memory_of, shared_evaluations
 from manygp.training.single import SINGLE
 from manygp.trend.boosted import FAMILY as BOOSTED
 from manygp.trend.registry import families
 
-# Evaluations of the likelihood that a fit takes on average: of an expert that is held near to the
-# shared kernel, of one that is not, and of a single one.
-HELD_EVALUATIONS = 12
-FREE_EVALUATIONS = 40
-SINGLE_EVALUATIONS = 60
-# Conditioning an expert takes this share of an evaluation, and a query of one row this share of an
-# evaluation over n.
-CONDITIONING = 0.65
-QUERYING = 0.2
-# Seconds more for each row that a committee is scored on.
-SCORING = 1e-4
-# Evaluations that a kernel takes with which trends are compared, and what else it takes to compare
-# them, as a multiple of asking.
-TREND_EVALUATIONS = 30
-COMPARING = 2
-# Evaluations of the default kernel that take as long as it takes to try a structured one, and how
-# many more for each square of the number of columns.
-STRUCTURED = 240
-STRUCTURED_SQUARE = 6
-# Seconds to read the data, for each number; for each row and level of a tree; for each expert.
-PASSES = 2e-7
-TREE = 1.5e-7
-EACH = 4e-4
-# Sizes of the experts whose likelihood is timed.
-MEASURED_ROWS = (50, 100, 200, 400, 1000)
-# Seconds of work that tell how long one waits for others, at least.
-LEAST_WORK = 0.01
-# How much of a second worker's time is not spent waiting for the first.
-GAIN = 0.4
-# Part of the budget that may be planned for: the rest is for what the plan does not know.
-PLANNED = 0.8
-# Experts of fewer rows are not worth having.
-LEAST_POINTS = 25
+
+@dataclass(frozen=True)
+class CostModel:
+    """Numbers of the estimate of a fit's cost, as measured, and of what a budget may plan.
+
+    Sizes of stages are those of their own records.
+    """
+
+    # Evaluations of the likelihood that a fit takes on average: of an expert that is held near to
+    # the shared kernel, of one that is not, and of a single one.
+    held_evaluations: int = 12
+    free_evaluations: int = 40
+    single_evaluations: int = 60
+    # Conditioning an expert takes this share of an evaluation, and a query of one row this share
+    # of an evaluation over n.
+    conditioning: float = 0.65
+    querying: float = 0.2
+    # Seconds more for each row that a committee is scored on.
+    row_score_seconds: float = 1e-4
+    # Evaluations that a kernel takes with which trends are compared, and what else it takes to
+    # compare them, as a multiple of asking.
+    trend_evaluations: int = 30
+    trend_queries: int = 2
+    # Evaluations of the default kernel that take as long as it takes to try a structured one, and
+    # how many more for each square of the number of columns.
+    structured_evaluations: int = 240
+    structured_column_square: int = 6
+    # Seconds to read the data, for each number; for each row and level of a tree; for each expert.
+    number_seconds: float = 2e-7
+    tree_seconds: float = 1.5e-7
+    expert_seconds: float = 4e-4
+    # Sizes of the experts whose likelihood is timed.
+    measured_rows: tuple[int, ...] = (50, 100, 200, 400, 1000)
+    # Seconds of work that tell how long one waits for others, at least.
+    least_work: float = 0.01
+    # How much of a second worker's time is not spent waiting for the first.
+    worker_gain: float = 0.4
+    # Part of the budget that may be planned for: the rest is for what the plan does not know.
+    planned_share: float = 0.8
+    # Part of the time that is left which may be spent on the choice of a trend.
+    trend_share: float = 0.25
+    # Experts of fewer rows are not worth having.
+    fewest_points: int = 25
+
+
+COST = CostModel()
 
 
 class Costs(NamedTuple):
@@ -83,7 +91,7 @@ class Costs(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What the cost of a plan depends on.
+    """Data and machine that the cost of a plan depends on.
 
     Attributes
     ----------
@@ -103,7 +111,7 @@ class Job(NamedTuple):
     @property
     def gain(self) -> float:
         """How much faster the workers are than one."""
-        return 1 + GAIN * (n_workers(self.n_jobs) - 1)
+        return 1 + COST.worker_gain * (n_workers(self.n_jobs) - 1)
 
     def evaluation(self, n: float) -> float:
         """Seconds of a likelihood of n rows."""
@@ -119,7 +127,7 @@ def job_of(data: TrainingData, kernel: NoisyKernel, space: SearchSpace, n_jobs: 
 def measure(data: TrainingData, kernel: NoisyKernel) -> Costs:
     """Evaluate the likelihood of some rows, a few times each."""
     n = len(data.X)
-    sizes = np.unique(np.minimum(MEASURED_ROWS, n))
+    sizes = np.unique(np.minimum(COST.measured_rows, n))
     seconds = []
     start, worked = perf_counter(), thread_time()
     with single_threaded_blas():
@@ -132,15 +140,15 @@ def measure(data: TrainingData, kernel: NoisyKernel) -> Costs:
                 rounds.append(perf_counter() - begin)
             seconds.append(min(rounds))
     passed, worked = perf_counter() - start, thread_time() - worked
-    return Costs(sizes, np.array(seconds), max(1.0, passed / max(worked, LEAST_WORK)))
+    return Costs(sizes, np.array(seconds), max(1.0, passed / max(worked, COST.least_work)))
 
 
 def estimate(plan: Plan, job: Job) -> Plan:
     """The plan with its cost."""
     n, d = job.shape
     n_experts = max(1, n // plan.points_per_expert)
-    seconds = PASSES * n * (d + 5) + EACH * n_experts
-    seconds += TREE * n * np.log2(n_experts + 1) * (1 + plan.kernels)
+    seconds = COST.number_seconds * n * (d + 5) + COST.expert_seconds * n_experts
+    seconds += COST.tree_seconds * n * np.log2(n_experts + 1) * (1 + plan.kernels)
     steps = steps_of(plan, job)
     return plan._replace(
         seconds=float(seconds + sum(steps.values())),
@@ -155,36 +163,37 @@ def steps_of(plan: Plan, job: Job) -> dict[str, float]:
     n_experts = max(1, n // plan.points_per_expert)
     evaluation = job.evaluation
     if n_experts == 1:
-        return {"experts": SINGLE_EVALUATIONS * evaluation(n), "conditioning": 0.0}
+        return {"experts": COST.single_evaluations * evaluation(n), "conditioning": 0.0}
     points = n / n_experts
     overlaps = affordable(n, n_experts, plan.overlaps)
     shares = any(shrinkage != 0.0 for shrinkage in plan.shrinkages)
     fits = 0.0
     if any(shrinkage != np.inf for shrinkage in plan.shrinkages):
-        fits = (HELD_EVALUATIONS if shares else FREE_EVALUATIONS) * evaluation(points)
+        fits = (COST.held_evaluations if shares else COST.free_evaluations) * evaluation(points)
     known = min(n, points * (1 + max(overlaps)))
-    blocks = min(SHARED_BLOCKS, max(1, n // plan.shared_rows)) if shares else 0
-    shared = SHARED_EVALUATIONS * blocks * evaluation(min(n, plan.shared_rows))
+    blocks = min(FITTING.shared_blocks, max(1, n // plan.shared_rows)) if shares else 0
+    shared = FITTING.shared_evaluations * blocks * evaluation(min(n, plan.shared_rows))
     choice = 0.0
     if job.compares:
         experts, rows = min(n_experts, COMMITTEE.experts), min(n, COMMITTEE.rows)
         for shrinkage, overlap in compared_committees(plan.shrinkages, overlaps):
             size = min(n, points * (1 + overlap))
-            each = CONDITIONING * evaluation(size) + (shrinkage != np.inf) * fits
+            each = COST.conditioning * evaluation(size) + (shrinkage != np.inf) * fits
             choice += experts * each / job.gain + _asking(job, rows, n_experts, size)
     return {
         "kernel": min(plan.kernels, 1) * shared / job.gain,
         "near kernel": max(plan.kernels - 1, 0) * shared / job.gain,
         "choice": choice,
         "experts": n_experts * fits / job.gain,
-        "conditioning": n_experts * CONDITIONING * evaluation(known) / job.gain,
+        "conditioning": n_experts * COST.conditioning * evaluation(known) / job.gain,
     }
 
 
 def _asking(job: Job, rows: int, n_experts: float, size: float) -> float:
     """Seconds to score a committee, whose experts know so many rows, on some rows."""
     queries = rows * min(n_experts, 8)
-    return SCORING * rows + queries * job.evaluation(size) / size * QUERYING / job.gain
+    seconds = queries * job.evaluation(size) / size * COST.querying / job.gain
+    return COST.row_score_seconds * rows + seconds
 
 
 def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
@@ -196,7 +205,8 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
     n, d = job.shape
     n_experts = max(1, n // plan.points_per_expert)
     seconds_of = _trends_of(job, settings.trends[n_experts > 1].trend) | steps_of(plan, job)
-    more = shared_evaluations(d + 2) / SHARED_EVALUATIONS  # a budget takes wide tables for others
+    # A budget takes wide tables for others.
+    more = shared_evaluations(d + 2) / FITTING.shared_evaluations
     seconds_of |= {
         name: more * seconds_of[name] for name in ("kernel", "near kernel") if name in seconds_of
     }
@@ -206,14 +216,15 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
         seconds_of["calibration"] = _seconds_of_calibration(plan, job, n_experts)
     few, many = SINGLE.structured_rows
     if settings.chooses_trend and few <= n <= many and d > 1:
-        seconds_of["structure"] = (STRUCTURED + STRUCTURED_SQUARE * d**2) * job.evaluation(n)
+        evaluations = COST.structured_evaluations + COST.structured_column_square * d**2
+        seconds_of["structure"] = evaluations * job.evaluation(n)
     return {name: job.costs.wait * seconds for name, seconds in seconds_of.items()}
 
 
 def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
     n, _ = job.shape
     if n_experts == 1 and n < SINGLE.few_rows:
-        fits = SINGLE.folds * FREE_EVALUATIONS * job.evaluation((1 - 1 / SINGLE.folds) * n)
+        fits = SINGLE.folds * COST.free_evaluations * job.evaluation((1 - 1 / SINGLE.folds) * n)
         starts = 3 if n <= SINGLE.noise_rows else 2  # expecting noise; with a prior, and without
         return starts * fits / job.gain
     overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
@@ -246,24 +257,24 @@ def _seconds_to_compare(job: Job) -> float:
     whole = n <= TREND.rows
     n_experts = min(n, TREND.rows if whole else TREND.regions * TREND.region_rows) / TREND.points
     rows = min(n, TREND.clusters * TREND.cluster_rows)
-    fits = TREND.kernel_blocks * TREND_EVALUATIONS * evaluation(rows)
+    fits = TREND.kernel_blocks * COST.trend_evaluations * evaluation(rows)
     known = min(n, 2 * TREND.points)
-    experts = n_experts * CONDITIONING * evaluation(known)
+    experts = n_experts * COST.conditioning * evaluation(known)
     asking = _asking(job, min(n, COMMITTEE.rows), n_experts, known)
-    return 2 * ((fits + experts) / job.gain + COMPARING * asking)
+    return 2 * ((fits + experts) / job.gain + COST.trend_queries * asking)
 
 
-def afford(whole: Plan, job: Job, seconds: float, least: int = LEAST_POINTS) -> Plan:
+def afford(whole: Plan, job: Job, seconds: float, least: int = COST.fewest_points) -> Plan:
     """The first plan that leaves some of the seconds, or the cheapest; with its cost.
 
     `least` is the smallest size of experts to consider.
     """
     options = [estimate(plan, job) for plan in plans(whole, least)]
-    fitting = (plan for plan in options if plan.seconds <= PLANNED * seconds)
+    fitting = (plan for plan in options if plan.seconds <= COST.planned_share * seconds)
     return next(fitting, min(options, key=lambda plan: plan.seconds))
 
 
-def plans(whole: Plan, least: int = LEAST_POINTS) -> Iterator[Plan]:
+def plans(whole: Plan, least: int = COST.fewest_points) -> Iterator[Plan]:
     """Cheaper and cheaper plans, the whole one first."""
     points = whole.points_per_expert
     while True:

@@ -1,4 +1,4 @@
-"""What a fit has finished, in a folder, so that another one can go on after a crash."""
+"""Checkpoints: a folder of finished fits, from which another run goes on after a crash."""
 
 from __future__ import annotations
 

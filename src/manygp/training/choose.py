@@ -22,7 +22,7 @@ from manygp.calibration import (
     normal_nll,
     recalibrate,
 )
-from manygp.committee.committee import MANY_ROWS, Committee, Layout, Query, balltree
+from manygp.committee.committee import QUERYING, Committee, Layout, Query, balltree
 from manygp.fit_report import Alternative, CalibrationReport, Plan, Shrinkage
 from manygp.gp.marginal_likelihood import Objective, TrainingData, maximise
 from manygp.gp.trend import SMALLEST_REST, TrendCandidate, TrendFactory
@@ -32,6 +32,7 @@ from manygp.rules import ExpertPredictions, PredictionRules, VarianceCurve
 from manygp.runtime.parallel import thread_map
 from manygp.settings import FEWEST_NEAREST, SearchSpace, Settings
 from manygp.training.experts import (
+    FITTING,
     Builder,
     ExecutionContext,
     affordable,
@@ -108,10 +109,6 @@ class TrendChoice:
 
 COMMITTEE = CommitteeChoice()
 TREND = TrendChoice()
-# A kernel whose noise is at most this multiple of the least that its bounds allow has none; one
-# that has at least this share of the variance is then tried.
-NO_NOISE = 10.0
-NOISE_FLOOR = 0.01
 # What the report calls the fields of the rules, and what it shows of their values.
 SHOWN_FIELDS = {"temperature": "weighting", "strength": "calibration", "nearest": "nearest"}
 
@@ -510,7 +507,7 @@ class KernelChoice(NamedTuple):
         if shared:
             kernel = self._fitted(start, random_blocks(n, rows, rng))
         layout = self._layout(metric(kernel, d) if shared else np.ones(d))
-        if layout.is_single and not shared and n > MANY_ROWS:  # as a warm start
+        if layout.is_single and not shared and n > QUERYING.many_rows:  # as a warm start
             kernel = self._fitted(start, random_blocks(n, rows, rng), limit=False)
         builder = self._builder(kernel, layout)
         compares = self.plan.kernels == 2 and not layout.is_single and n >= 2 * rows
@@ -534,7 +531,7 @@ class KernelChoice(NamedTuple):
         """The best builder, which has no noise, beside one that has some."""
         (rng,) = self.rng.spawn(1)  # what is not taken changes nothing
         blocks = near_blocks(self.data.X, best.kernel, self.plan.shared_rows, rng)
-        floor = NOISE_FLOOR * self.trend.mean_square * self.data.mean_weight
+        floor = FITTING.noise_floor * self.trend.mean_square * self.data.mean_weight
         noisy = self._builder(self._fitted(with_noise_of(start, floor), blocks), best.layout)
         return self._compared("noise", {"free": best, "floor": noisy}, rng)
 
@@ -578,8 +575,8 @@ class KernelChoice(NamedTuple):
 
 def has_no_noise(kernel: NoisyKernel) -> bool:
     """Whether its noise is next to the least that its bounds allow."""
-    bounds = kernel.noise.bounds
-    return len(bounds) == 1 and bool(np.log(kernel.noise_variance / NO_NOISE) <= bounds[0, 0])
+    bounds, variance = kernel.noise.bounds, kernel.noise_variance
+    return len(bounds) == 1 and bool(np.log(variance / FITTING.no_noise) <= bounds[0, 0])
 
 
 def with_noise_of(kernel: NoisyKernel, least: float) -> NoisyKernel:

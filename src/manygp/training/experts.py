@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from manygp.arrays import Array, IndexArray
-from manygp.committee.committee import MANY_ROWS, Committee, Layout, assemble, balltree
+from manygp.committee.committee import QUERYING, Committee, Layout, assemble, balltree
 from manygp.fit_report import Plan, Shrinkage
 from manygp.gp.marginal_likelihood import L_BFGS, KernelFit, Objective, TrainingData, maximise
 from manygp.kernels.base import NoisyKernel, metric
@@ -19,31 +20,50 @@ from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, t
 from manygp.runtime.progress import SILENT, Progress
 from manygp.training.checkpoint import Checkpoint, key_of
 
-# The shared kernel is fitted on this many blocks of this many rows, whatever n is.
-SHARED_BLOCKS = 4
-SHARED_ROWS = 1000
-# Evaluations of the likelihood that it takes on average, at least; and for each hyperparameter.
-SHARED_EVALUATIONS = 30
-EVALUATIONS_EACH = 3
-# Relative improvements of the likelihood at which fits stop: that of one of many experts, of the
-# shared kernel and of experts that are held near to it (no score changes by more than 0.002), and
-# of a single expert, whose optimum nothing averages out.
-TOLERANCE = 1e-7
-TOLERANCE_SHARED = 1e-6
-TOLERANCE_SINGLE = 2e-9
-# Experts are fitted in threads until it is known how long they take (one for each thread tells
-# where each takes long), and in processes if the rest takes more seconds than it takes to start
-# these.
-FIRST_EXPERTS = 8
-WORTH_PROCESSES = 4.0
-# Experts that a process is sent at a time, at most.
-BATCH_EXPERTS = 8
+
+@dataclass(frozen=True)
+class ExpertFitting:
+    """Numbers of the fits of kernels and experts, and why they are what they are."""
+
+    # The shared kernel is fitted on this many blocks of this many rows, whatever n is.
+    shared_blocks: int = 4
+    shared_rows: int = 1000
+    # Evaluations of the likelihood that it takes on average, at least; and for each
+    # hyperparameter.
+    shared_evaluations: int = 30
+    evaluations_each: int = 3
+    # A kernel whose noise is at most this multiple of the least that its bounds allow has none;
+    # one that has at least this share of the variance is then tried.
+    no_noise: float = 10.0
+    noise_floor: float = 0.01
+    # Relative improvements of the likelihood at which fits stop: that of one of many experts, of
+    # the shared kernel and of experts that are held near to it (no score changes by more than
+    # 0.002), and of a single expert, whose optimum nothing averages out.
+    tolerance: float = 1e-7
+    shared_tolerance: float = 1e-6
+    single_tolerance: float = 2e-9
+    # Experts are fitted in threads until it is known how long they take (one for each thread tells
+    # where each takes long), and in processes if the rest takes more seconds than it takes to
+    # start these.
+    first_experts: int = 8
+    process_seconds: float = 4.0
+    # Experts that a process is sent at a time, at most.
+    batch_experts: int = 8
+    # Bytes of the experts' factors above which an overlap is too large.
+    largest_factors: float = 2e9
+    # Bytes of the interpreter and its libraries, and of an expert without its arrays.
+    interpreter_bytes: float = 1.5e8
+    expert_bytes: float = 2e4
+
+
+FITTING = ExpertFitting()
+
 
 Fits: TypeAlias = Generator[KernelFit, None, None]
 
 
 class ExecutionContext(NamedTuple):
-    """How fits are done. All but the optimizer has no influence on the result.
+    """Settings of how fits are run. All but the optimizer has no influence on the result.
 
     Attributes
     ----------
@@ -71,7 +91,7 @@ class Task(NamedTuple):
 
 def random_blocks(n: int, n_rows: int, rng: np.random.Generator) -> list[IndexArray]:
     """Blocks of random rows to fit the shared kernel on."""
-    n_blocks = min(SHARED_BLOCKS, max(1, n // n_rows))
+    n_blocks = min(FITTING.shared_blocks, max(1, n // n_rows))
     return np.array_split(rng.permutation(n)[: n_blocks * n_rows], n_blocks)
 
 
@@ -83,7 +103,7 @@ def near_blocks(
     They show what varies over short distances.
     """
     parts = balltree(X * metric(kernel, X.shape[1]), len(X) // n_rows, rng)
-    n_blocks = min(SHARED_BLOCKS, max(1, len(X) // n_rows))
+    n_blocks = min(FITTING.shared_blocks, max(1, len(X) // n_rows))
     return [parts[i] for i in rng.permutation(len(parts))[:n_blocks]]
 
 
@@ -123,7 +143,7 @@ def fit_shared(
         Whether BLAS runs on one thread in each of the blocks.
     """
     free = np.zeros(kernel.n_free)
-    objective = Objective(kernel, free, TOLERANCE_SHARED, run.optimizer)
+    objective = Objective(kernel, free, FITTING.shared_tolerance, run.optimizer)
 
     def fit(missing: list[Array]) -> Fits:
         likelihoods = [data.likelihood(block) for block in blocks]
@@ -136,14 +156,15 @@ def fit_shared(
     if run.checkpoint is None:
         (fitted,) = fit([starts])
     else:
-        key = key_of("shared", data.residuals, kernel, TOLERANCE_SHARED, limit, starts, *blocks)
+        known = (data.residuals, kernel, FITTING.shared_tolerance, limit, starts, *blocks)
+        key = key_of("shared", *known)
         (fitted,) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
     return fitted.kernel
 
 
 def shared_evaluations(n_free: int) -> int:
     """Evaluations of the likelihood that a shared kernel of so many hyperparameters may take."""
-    return max(SHARED_EVALUATIONS, EVALUATIONS_EACH * n_free)
+    return max(FITTING.shared_evaluations, FITTING.evaluations_each * n_free)
 
 
 def fit_kernels(
@@ -175,7 +196,8 @@ def fit_kernels(
     if np.isinf(precision).all():
         return [KernelFit(kernel)] * len(tasks)
     held = bool(np.any(precision))
-    tolerance = TOLERANCE_SINGLE if single else TOLERANCE_SHARED if held else TOLERANCE
+    tolerance = FITTING.shared_tolerance if held else FITTING.tolerance
+    tolerance = FITTING.single_tolerance if single else tolerance
     if held:
         tasks = [Task(rows, starts[:1]) for rows, starts in tasks]
     return fit_tasks(data, tasks, Objective(kernel, precision, tolerance), run, single=single)
@@ -192,7 +214,7 @@ def fit_tasks(
     """The kernel of each expert by an objective; `single` if it has all threads to itself."""
     objective = objective._replace(optimizer=run.optimizer)
     workers = 1 if single else n_workers(run.n_jobs)
-    limit = not (single and len(tasks[0].rows) > MANY_ROWS)
+    limit = not (single and len(tasks[0].rows) > QUERYING.many_rows)
 
     def fit(missing: list[Task]) -> Fits:
         return _fit_in_parallel(data, objective, missing, workers, limit=limit)
@@ -233,11 +255,11 @@ def _fit_in_parallel(
             return parallel_map(lambda task: fit_kernel(data, objective, task), tasks)
 
         begin, done = perf_counter(), 0
-        for n_first in (workers, workers * FIRST_EXPERTS):
+        for n_first in (workers, workers * FITTING.first_experts):
             yield from in_threads(tasks[done:n_first])
             done = min(n_first, len(tasks))
             left = (perf_counter() - begin) / n_first * (len(tasks) - n_first)
-            if workers > 1 and left > max(0.0, WORTH_PROCESSES):
+            if workers > 1 and left > max(0.0, FITTING.process_seconds):
                 yield from _in_processes(data, objective, tasks[n_first:], workers)
                 return
         yield from in_threads(tasks[done:])
@@ -253,7 +275,7 @@ def _in_processes(
 ) -> Iterator[KernelFit]:
     """The same fits, by workers that are sent the rows that they need."""
     own = data._replace(trend=None)  # hyperparameters are learned from what it has left
-    batches, size = [], min(BATCH_EXPERTS, -(-len(tasks) // workers))
+    batches, size = [], min(FITTING.batch_experts, -(-len(tasks) // workers))
     for start in range(0, len(tasks), size):
         parts, starts = zip(*tasks[start : start + size], strict=True)
         ends = np.cumsum([len(part) for part in parts])
@@ -295,19 +317,12 @@ def precision_of(shrinkage: Shrinkage, kernel: NoisyKernel) -> Array:
     return np.broadcast_to(values, kernel.n_free)
 
 
-# Bytes of the experts' factors above which an overlap is too large.
-LARGEST_FACTORS = 2e9
-# Bytes of the interpreter and its libraries, and of an expert without its arrays.
-INTERPRETER = 1.5e8
-RECORD = 2e4
-
-
 def affordable(n: int, n_parts: int, overlaps: tuple[float, ...]) -> list[float]:
     """Overlaps that differ in what experts know, and whose factors fit into memory."""
     kept: dict[int, float] = {}
     for overlap in overlaps:
         known = min(n, round((1 + overlap) * n / n_parts))
-        if not kept or 8 * n_parts * known**2 <= LARGEST_FACTORS:
+        if not kept or 8 * n_parts * known**2 <= FITTING.largest_factors:
             kept.setdefault(known, overlap)
     return list(kept.values())
 
@@ -319,7 +334,7 @@ def memory_of(plan: Plan, shape: tuple[int, ...]) -> float:
     overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
     known = min(n, n / n_experts * (1 + overlap))
     numbers = 4 * n * (d + 2) + 2 * n_experts * known * (d + 2) + n_experts * known**2
-    return float(INTERPRETER + 8 * numbers + RECORD * n_experts)
+    return float(FITTING.interpreter_bytes + 8 * numbers + FITTING.expert_bytes * n_experts)
 
 
 def within_memory(plan: Plan, n: int) -> Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ from manygp.training.choose import (
     with_noise_of,
 )
 from manygp.training.experts import (
-    SHARED_ROWS,
+    FITTING,
     Builder,
     ExecutionContext,
     memory_of,
@@ -41,10 +41,18 @@ from manygp.training.experts import (
 )
 from manygp.training.single import SINGLE, fit_single, try_structured_kernel
 
-# Fewer repeated rows, or a smaller share of all rows, tell too little: where they agree, the rule
-# of succession would claim noise that is not there.
-FEWEST_REPEATS = 30
-SMALLEST_SHARE = 0.05
+
+@dataclass(frozen=True)
+class RepeatChoice:
+    """Numbers of the choice of a noise floor by repeated rows, and why they are what they are."""
+
+    # Fewer repeated rows, or a smaller share of all rows, tell too little: where they agree, the
+    # rule of succession would claim noise that is not there.
+    fewest: int = 30
+    smallest_share: float = 0.05
+
+
+REPEATS = RepeatChoice()
 
 
 class Repeats(NamedTuple):
@@ -71,7 +79,7 @@ class Repeats(NamedTuple):
     @property
     def tell_noise(self) -> bool:
         """Whether there are enough of them."""
-        return self.n_repeated >= max(FEWEST_REPEATS, SMALLEST_SHARE * self.n_rows)
+        return self.n_repeated >= max(REPEATS.fewest, REPEATS.smallest_share * self.n_rows)
 
     @property
     def noise_floor(self) -> float:
@@ -118,16 +126,6 @@ def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
 def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
     """The kernel whose noise is at least what repeated rows speak of."""
     return with_noise_of(kernel, repeats.noise_floor) if repeats.tell_noise else kernel
-
-
-# Part of the time that is left which may be spent on the choice of a trend.
-TREND_SHARE = 0.25
-
-
-# Up to so many rows the default model is that of rows in an order of their own: another order moved
-# means of 6 of 500 random sets of 5 to 500 rows by more than .1 std. More rows keep the order they
-# come in: of ten orders of the 515 rows of Concrete one was a bad draw, and it might be their own.
-SORTED_ROWS = 500
 
 
 class Prepared(NamedTuple):
@@ -178,7 +176,8 @@ def prepare(
     """
     space, order = settings.space, None
     is_default = space.standard and space.recalibrate  # the paper's models stay as they are
-    if is_default and settings.scales_X and scalings is None and len(rows.X) <= SORTED_ROWS:
+    is_sorted = is_default and settings.scales_X and scalings is None
+    if is_sorted and len(rows.X) <= SINGLE.sorted_rows:
         rows, order = rows.in_own_order()
     X, Y, known_noise, weights = rows
     n, d = X.shape
@@ -266,7 +265,7 @@ def _may_be_structured(data: TrainingData) -> bool:
 
 
 class Foundation(NamedTuple):
-    """What experts are built on.
+    """Trend, kernel and rows that experts are built on.
 
     Attributes
     ----------
@@ -360,7 +359,7 @@ def _trend_deadline(deadline: float, plan: Plan, settings: Settings) -> float:
     """When to stop looking for a trend: a part of the time, if a budget leaves some at all."""
     now = perf_counter()
     affords_all = plan.kernels == settings.shared_kernels
-    return now + TREND_SHARE * (deadline - now) if affords_all else now
+    return now + budget.COST.trend_share * (deadline - now) if affords_all else now
 
 
 def _lacks_one_kernel(space: SearchSpace) -> bool:
@@ -375,8 +374,8 @@ def _plan(
     space, n = settings.space, len(prepared.data.X)
     points = int(settings.points_per_expert)
     shared = settings.shared_kernels
-    plan = Plan(points, space.shrinkages, space.overlaps, SHARED_ROWS, shared)
-    least, deadline = budget.LEAST_POINTS, np.inf
+    plan = Plan(points, space.shrinkages, space.overlaps, FITTING.shared_rows, shared)
+    least, deadline = budget.COST.fewest_points, np.inf
     if settings.has_whole_parts:
         plan, least = plan._replace(points_per_expert=n), n
     elif _lacks_one_kernel(space):

@@ -230,7 +230,10 @@ class FoldTrend(TrendModel):
         require(small, "numbers of its trend must be finite, and their squares too")
         require(explained >= 0, "its trend explains a negative variance")
         built = _read_trees(arrays, baselines, folds * n_targets)
-        require(all(np.all(one.column < d) for one in built), "its trees ask for columns it lacks")
+        require(
+            all(np.all(one.column < d) for one in built),
+            "its trees need a column that the rows do not have",
+        )
         models = tuple(tuple(built[i * n_targets : (i + 1) * n_targets]) for i in range(folds))
         importance = bounded(arrays, "trend_importance", (d,))
         require(np.all(importance >= 0), "the importance of a column of its trend is negative")
@@ -280,7 +283,7 @@ def _trees(
     own = np.arange(m)
     leaf = (left == own) & (right == own)
     later = (left > own) & (right > own) & (left < m) & (right < m)
-    require(np.all(leaf | later), "its trees do not end")
+    require(np.all(leaf | later), "a node of its trees leads to no leaf")
     threshold, value = numbers
     children = np.column_stack([left, right])
     ways = np.bincount(np.concatenate([roots, children[~leaf].ravel()]), minlength=m)
@@ -300,7 +303,7 @@ def _are_shallow(roots: AnyArray, children: AnyArray) -> bool:
 
 
 class Boosting(NamedTuple):
-    """How many trees each target needs, and what they then leave of rows that are left out.
+    """Number of trees of each target, and what they leave of rows that are left out.
 
     Attributes
     ----------

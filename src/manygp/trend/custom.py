@@ -13,7 +13,7 @@ from manygp.gp.trend import FittedCandidate, Trend, TrendFactory, TrendModel
 from manygp.runtime.parallel import thread_map
 
 # Folds of rows that a model is fitted without: as many as boosted trees have.
-FOLDS = 5
+LEFT_OUT_FOLDS = 5
 
 
 class CustomTrend:
@@ -54,14 +54,14 @@ class CustomTrend:
         )
 
     def seconds(self, trend: str, shape: tuple[int, int], speed: Any) -> dict[str, float]:
-        fits = 1 + FOLDS / speed.gain
+        fits = 1 + LEFT_OUT_FOLDS / speed.gain
         return {self.names[0]: fits * self.row_seconds * shape[0]}
 
     def _trend(self, data: TrainingData, seed: int, n_jobs: int | None) -> Trend:
         """The model of all rows, and what models of folds say about rows they have not seen."""
         X, Y = data.X, data.residuals
-        fold_of = np.random.default_rng(seed).permutation(len(X)) % min(FOLDS, len(X))
-        folds = [fold_of == fold for fold in range(FOLDS)]
+        fold_of = np.random.default_rng(seed).permutation(len(X)) % min(LEFT_OUT_FOLDS, len(X))
+        folds = [fold_of == fold for fold in range(LEFT_OUT_FOLDS)]
         with thread_map(n_jobs) as parallel_map:
             models = list(parallel_map(lambda own: self._checked(X[~own], Y[~own]), folds))
         unseen = np.empty_like(Y)

@@ -267,7 +267,7 @@ class TermChoice:
 TERMS = TermChoice()
 
 # Rows whose functions are computed at a time.
-BLOCK_ROWS = 4096
+FUNCTION_ROWS = 4096
 QUADRATIC = 2
 # Functions that a file's trend may have, and knots of one of its splines.
 MOST_READ_FUNCTIONS = 4 * TERMS.most_functions
@@ -435,7 +435,7 @@ def _own(leverage: Array) -> Array:
 
 def left_out_errors(ridge: Ridge, X: Array, Y: Array) -> Array:
     """Errors (n, t) of all rows, each left out, with the terms and the penalty of a few rows."""
-    blocks = np.array_split(np.arange(len(X)), -(-len(X) // BLOCK_ROWS))
+    blocks = np.array_split(np.arange(len(X)), -(-len(X) // FUNCTION_ROWS))
     p = ridge.basis.size
     square, right = ridge.penalty * np.eye(p), np.zeros((p, Y.shape[1]))
     errors = np.empty_like(Y)
@@ -455,7 +455,7 @@ def left_out_errors(ridge: Ridge, X: Array, Y: Array) -> Array:
 
 
 # Numbers of the functions of all rows, at most, that are kept for the experts: 80 MB.
-MOST_NUMBERS = 1e7
+MOST_KEPT_NUMBERS = 1e7
 # Training rows that tell how much a term varies, at most.
 SIZE_ROWS = 4000
 
@@ -686,7 +686,7 @@ def fit_linear(
     functions, _ = basis.functions(data.X[some])
     terms = [functions[:, one] @ coefficients[one] for one in basis.slices()]
     sizes = np.array([float(np.mean((term - term.mean(axis=0)) ** 2)) for term in terms])
-    kriged = len(data.X) * basis.size <= MOST_NUMBERS
+    kriged = len(data.X) * basis.size <= MOST_KEPT_NUMBERS
     return LinearTrend(
         form, read_only(coefficients), read_only(root), read_only(sizes), kriged, kernel
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,24 +13,31 @@ from manygp.arrays import Array, IndexArray
 from manygp.display import page
 from manygp.display.charts import cut, minus, nominal, number, percent, size_of
 from manygp.display.page import TextTable
-from manygp.display.report.columns import Inputs, Source, training_inputs
+from manygp.display.report.columns import Inputs, SourceColumn, training_inputs
 from manygp.display.report.rows import RowSet, Scored, spread
 from manygp.model import FittedModel
 from manygp.runtime.words import counted
 
-# Rows of a table of the worst ones.
-MOST_ROWS = 10
-# Columns whose values are shown beside them.
-SHOWN_COLUMNS = 6
-# A value is cut to this width.
-MOST_LETTERS = 30
-# A std of this share of the target's own says that the columns tell next to nothing.
-NEAR_PRIOR = 0.9
-# Columns of the table of ranges.
-MOST_COLUMNS = 20
+
+@dataclass(frozen=True)
+class AttentionSection:
+    """Numbers of the section about rows to look at, and why they are what they are."""
+
+    # Rows of a table of the worst ones, columns whose values are shown beside them, and characters
+    # of a value.
+    rows: int = 10
+    columns: int = 6
+    characters: int = 30
+    # A std of this share of the target's own says that the columns tell next to nothing.
+    near_prior: float = 0.9
+    # Columns of the table of ranges.
+    range_columns: int = 20
 
 
-def worst_section(rows: RowSet, sources: list[Source]) -> str:
+ATTENTION = AttentionSection()
+
+
+def worst_section(rows: RowSet, sources: list[SourceColumn]) -> str:
     """The most surprising rows, and those of the largest errors."""
     html = page.paragraph(
         "Rows have the numbers of the table: 1 is the first one below the header. z is the error "
@@ -38,15 +46,15 @@ def worst_section(rows: RowSet, sources: list[Source]) -> str:
     for scored in rows.scored:
         name = f"{scored.target.name}: " if len(rows.scored) > 1 else ""
         for title, size in (("Most surprising", scored.z), ("Largest errors", scored.error)):
-            order = np.argsort(-np.abs(size), kind="stable")[:MOST_ROWS]
+            order = np.argsort(-np.abs(size), kind="stable")[: ATTENTION.rows]
             html += _table(name + title, rows, scored, order, sources)
     return html
 
 
 def _table(
-    title: str, rows: RowSet, scored: Scored, order: IndexArray, sources: list[Source]
+    title: str, rows: RowSet, scored: Scored, order: IndexArray, sources: list[SourceColumn]
 ) -> str:
-    shown = sources[:SHOWN_COLUMNS] if rows.inputs is not None else []
+    shown = sources[: ATTENTION.columns] if rows.inputs is not None else []
     values = [] if rows.inputs is None else [one.words(rows.inputs.some(order)) for one in shown]
     write = writer(scored.std)
     lines = [
@@ -54,11 +62,11 @@ def _table(
             f"{rows.numbers[i]:,}",
             *(write(one[i]) for one in (scored.y, scored.mean, scored.std)),
             minus(f"{scored.z[i]:+.1f}"),
-            *(cut(column[place], MOST_LETTERS) for column in values),
+            *(cut(column[place], ATTENTION.characters) for column in values),
         ]
         for place, i in enumerate(order.tolist())
     ]
-    names = (cut(one.name, MOST_LETTERS) for one in shown)
+    names = (cut(one.name, ATTENTION.characters) for one in shown)
     header = ["row", "actual", "predicted", "std", "z", *names]
     return page.as_html(TextTable(title, header, lines))
 
@@ -75,7 +83,7 @@ def writer(std: Array) -> Callable[[float], str]:
     return lambda value: minus(f"{round(float(value), decimals) + 0.0:,.{decimals}f}")
 
 
-def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[Source]) -> str:
+def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[SourceColumn]) -> str:
     """Rows outside of the range of the training rows, and rows the columns tell nothing about."""
     if rows.inputs is None:
         return page.paragraph("Unknown: the page was made without the values of the rows.")
@@ -99,7 +107,7 @@ def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[Source
     if n:
         html += "".join(page.paragraph(_compared(one, outside)) for one in rows.scored)
         header = ["column", "smallest", "largest", "rows below", "rows above", "furthest"]
-        html += page.as_html(TextTable("", header, lines[:MOST_COLUMNS]))
+        html += page.as_html(TextTable("", header, lines[: ATTENTION.range_columns]))
     html += "".join(page.paragraph(text) for text in _unknown(rows.inputs, sources))
     for j, scored in enumerate(rows.scored):
         html += page.paragraph(_near_prior(scored, spread(Y[:, j]), len(rows)))
@@ -107,7 +115,7 @@ def extrapolation_section(model: FittedModel, rows: RowSet, sources: list[Source
 
 
 def _beyond(
-    source: Source, training: Inputs, rows: Inputs, *, left_out: bool
+    source: SourceColumn, training: Inputs, rows: Inputs, *, left_out: bool
 ) -> tuple[list[str], npt.NDArray[np.bool_]]:
     """A line of the table, and which rows are outside of the range of a column."""
     known = np.sort(source.values(training))
@@ -126,7 +134,7 @@ def _beyond(
     return [source.name, *ends, f"{int(below.sum()):,}", f"{int(above.sum()):,}", furthest], out
 
 
-def _unknown(rows: Inputs, sources: list[Source]) -> Iterator[str]:
+def _unknown(rows: Inputs, sources: list[SourceColumn]) -> Iterator[str]:
     """Sentences on categories that no training row has."""
     for source in sources:
         n = int((source.codes(rows) < 0).sum()) if source.has_categories(rows) else 0
@@ -150,7 +158,7 @@ def _compared(scored: Scored, outside: npt.NDArray[np.bool_]) -> str:
 
 def _near_prior(scored: Scored, prior: float, n: int) -> str:
     """A sentence on rows about which the columns tell nothing."""
-    near = scored.std >= NEAR_PRIOR * prior
+    near = scored.std >= ATTENTION.near_prior * prior
     name, k = scored.target.name, int(near.sum())
     whole = f"the std of {name} itself ({number(prior)})"
     if not k:
@@ -158,6 +166,6 @@ def _near_prior(scored: Scored, prior: float, n: int) -> str:
     verb = "has" if k == 1 else "have"
     return (
         f"{k:,} of {counted(n, 'row')} ({percent(k / n)}) {verb} a std of at least "
-        f"{nominal(NEAR_PRIOR)} of {whole}: no training row is near, or the columns tell hardly "
-        "more than the mean does."
+        f"{nominal(ATTENTION.near_prior)} of {whole}: no training row is near, or the columns "
+        "tell hardly more than the mean does."
     )

@@ -1,4 +1,4 @@
-"""What a constant and a linear fit say of the same rows."""
+"""Baselines that a model is compared with: a constant and a linear fit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from manygp.model import FittedModel
 # Penalties of the linear fit, of columns with a standard deviation of 1.
 PENALTIES = tuple(10.0 ** np.arange(-6.0, 7.0))
 # Fewer rows say nothing about a straight line.
-FEWEST_ROWS = 4
+FEWEST_LINE_ROWS = 4
 
 
 class Baseline(NamedTuple):
-    """What a simple model says of rows: their means (N,), and one std for all."""
+    """Predictions of a simple model: means (N,), and one std for all rows."""
 
     mean: Array
     std: float
@@ -47,7 +47,7 @@ def baselines_of(model: FittedModel, rows: RowSet) -> list[Baselines]:
     center, width = X.mean(axis=0), np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
     Z = (X - center) / width
     new = None if rows.left_out or rows.inputs is None else (rows.inputs.X - center) / width
-    has_line = len(Y) >= FEWEST_ROWS and rows.inputs is not None
+    has_line = len(Y) >= FEWEST_LINE_ROWS and rows.inputs is not None
     baselines = []
     for y in Y.T:
         size = float(np.abs(y).max()) or 1.0  # squares may overflow

@@ -37,7 +37,7 @@ class Inputs(NamedTuple):
         return Inputs(self.X[rows], None if self.codes is None else self.codes[rows])
 
 
-class Source(NamedTuple):
+class SourceColumn(NamedTuple):
     """A column of the table.
 
     Attributes
@@ -126,16 +126,16 @@ def day_word(value: float, unit: str) -> str:
     return str(moment).replace("T", " ")
 
 
-def sources_of(model: FittedModel) -> list[Source]:
+def sources_of(model: FittedModel) -> list[SourceColumn]:
     """The columns of the table that a model has learned from."""
     if model.encoder is None:
         return [
-            Source(Column(str(name), "number"), slice(j, j + 1))
+            SourceColumn(Column(str(name), "number"), slice(j, j + 1))
             for j, name in enumerate(model.feature_names)
         ]
     wide = [column.name for column in model.encoder.mean_columns]
     return [
-        Source(column, place, wide.index(column.name) if column.name in wide else None)
+        SourceColumn(column, place, wide.index(column.name) if column.name in wide else None)
         for column, place in zip(model.encoder.columns_, model.encoder.places, strict=True)
     ]
 

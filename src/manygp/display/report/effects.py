@@ -1,7 +1,8 @@
-"""Which columns matter, and how: relevance and partial dependence."""
+"""Section of a report on the effect of columns: relevance and partial dependence."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -9,28 +10,37 @@ import numpy as np
 from manygp import answers
 from manygp.arrays import Array
 from manygp.display import page
-from manygp.display.charts import Axis, Chart, cut, dates, linear, number, percent
+from manygp.display.charts import Chart, ChartAxis, cut, dates, linear, number, percent
 from manygp.display.page import TextTable
-from manygp.display.report.columns import Inputs, Source, category_word, day_word
+from manygp.display.report.columns import Inputs, SourceColumn, category_word, day_word
 from manygp.display.report.rows import NORMAL_REACH, Target
 from manygp.model import FittedModel
 from manygp.relevance import Relevance
 from manygp.runtime.words import counted
 from manygp.tables.columns import PERIODS, Column, cycles_of
 
-# A table of bars has at most this number of rows.
-MOST_BARS = 30
-# Columns whose effect is drawn, for one target and for each of several.
-MOST_EFFECTS = (9, 3)
-# Places along a column, and training rows that are moved to each of them.
-PLACES = 24
-MOVED_ROWS = 40
-# Categories that are drawn, at most.
-MOST_CATEGORIES = 12
-# Shares of rows at which a curve begins and ends: beyond them are few rows.
-ENDS = (0.01, 0.99)
-# Bars that show where rows are.
-RUG_BARS = 30
+
+@dataclass(frozen=True)
+class EffectsSection:
+    """Numbers of the section about effects, and why they are what they are."""
+
+    # A table of bars has at most this number of rows.
+    bars: int = 30
+    # Columns whose effect is drawn, for one target and for each of several.
+    columns: tuple[int, int] = (9, 3)
+    # Places along a column, and training rows that are moved to each of them.
+    places: int = 24
+    moved_rows: int = 40
+    # Categories that are drawn, at most.
+    categories: int = 12
+    # Shares of rows at which a curve begins and ends: beyond them are few rows.
+    ends: tuple[float, float] = (0.01, 0.99)
+    # Bars that show where rows are.
+    rug_bars: int = 30
+
+
+EFFECTS = EffectsSection()
+
 # The first Monday after the beginning of 1970.
 MONDAY = 4.0
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -47,7 +57,7 @@ class Change(NamedTuple):
 
     Attributes
     ----------
-    source : Source
+    source : SourceColumn
     cycle : str
         "year", "week" or "day" if only the place in that cycle changes; "" otherwise.
     x : ndarray of shape (g,)
@@ -60,7 +70,7 @@ class Change(NamedTuple):
         What they become.
     """
 
-    source: Source
+    source: SourceColumn
     cycle: str
     x: Array
     words: list[str]
@@ -88,15 +98,15 @@ class Effect(NamedTuple):
 
 
 def effects_of(
-    model: FittedModel, sources: list[Source], relevance: Relevance, rows: Inputs
+    model: FittedModel, sources: list[SourceColumn], relevance: Relevance, rows: Inputs
 ) -> list[Effect]:
     """The effects of the most relevant of the columns on training rows."""
     order = np.argsort(-relevance.total, kind="stable").tolist()
-    most = MOST_EFFECTS[min(model.n_targets, 2) - 1]
+    most = EFFECTS.columns[min(model.n_targets, 2) - 1]
     changes = [
         one for j in order[:most] if relevance.total[j] > 0 for one in changes_of(sources[j], rows)
     ]
-    X = rows.X[np.random.default_rng(0).permutation(len(rows.X))[:MOVED_ROWS]]
+    X = rows.X[np.random.default_rng(0).permutation(len(rows.X))[: EFFECTS.moved_rows]]
     effects = []
     for change in changes[:most]:
         moved = np.repeat(X[None], len(change.x), axis=0)
@@ -107,7 +117,7 @@ def effects_of(
     return effects
 
 
-def changes_of(source: Source, rows: Inputs) -> list[Change]:
+def changes_of(source: SourceColumn, rows: Inputs) -> list[Change]:
     """How a column changes: one way, or for a time its course and each of its cycles apart."""
     column, first = source.column, source.place.start
     every = list(range(first, source.place.stop))
@@ -117,9 +127,9 @@ def changes_of(source: Source, rows: Inputs) -> list[Change]:
         return [Change(source, "", np.arange(len(shown), dtype=np.float64), words, every, table)]
     values = source.values(rows)
     known = np.unique(values[~np.isnan(values)])
-    if len(known) > PLACES:
-        low, high = np.nanquantile(values, ENDS)
-        known = np.linspace(low, high, PLACES)
+    if len(known) > EFFECTS.places:
+        low, high = np.nanquantile(values, EFFECTS.ends)
+        known = np.linspace(low, high, EFFECTS.places)
     own = [first, every[-1]] if column.has_missing else [first]  # cycles stay those of the rows
     course = np.column_stack([known, np.zeros_like(known)])[:, : len(own)]
     changes = [Change(source, "", known, [], own, course)]
@@ -134,8 +144,8 @@ def changes_of(source: Source, rows: Inputs) -> list[Change]:
 def days_of(cycle: str, *, whole: bool) -> Array:
     """Days since 1970 through one turn of a cycle: a year, a week from Monday, or a day."""
     if cycle == "week":
-        return MONDAY + (np.arange(7.0) if whole else np.linspace(0, 7, PLACES))
-    return np.linspace(0, PERIODS[cycle], PLACES)
+        return MONDAY + (np.arange(7.0) if whole else np.linspace(0, 7, EFFECTS.places))
+    return np.linspace(0, PERIODS[cycle], EFFECTS.places)
 
 
 def _shown_categories(column: Column) -> tuple[list[int], Array]:
@@ -146,7 +156,7 @@ def _shown_categories(column: Column) -> tuple[list[int], Array]:
         ]
     table = np.array(column.means).T  # from the lowest mean to the highest
     order = np.argsort(table[:, 0], kind="stable")
-    places = np.linspace(0, len(order) - 1, min(MOST_CATEGORIES, len(order)))
+    places = np.linspace(0, len(order) - 1, min(EFFECTS.categories, len(order)))
     shown = order[np.rint(places).astype(int)]
     return shown.tolist(), table[shown]
 
@@ -161,7 +171,7 @@ def effects_section(
             f"None: the columns explain nothing of {names}, or the kernel has no length-scales."
         )
     html = _bars(relevance)
-    moved = counted(min(len(rows.X), MOVED_ROWS), "training row")
+    moved = counted(min(len(rows.X), EFFECTS.moved_rows), "training row")
     text = (
         f"What the model predicts on average for {moved} "
         "as one of their values changes and all others stay. The band holds the average curve "
@@ -185,7 +195,7 @@ def _bars(relevance: Relevance) -> str:
     most = max(float(relevance.total.max()), 1e-300)
     has_trend = bool(relevance.trend.any())
     rows = []
-    for j in order[:MOST_BARS]:
+    for j in order[: EFFECTS.bars]:
         trend, total = float(relevance.trend[j]) / most, float(relevance.total[j]) / most
         bars = [(0.0, trend, ""), (trend, total, "other")] if has_trend else [(0.0, total, "")]
         cells = [page.label(relevance.column[j]), page.track(*bars)]
@@ -193,7 +203,7 @@ def _bars(relevance: Relevance) -> str:
     text = "How much of the variance of the target the model explains by each column."
     left = len(order) - len(rows)
     if left:
-        highest = _share(float(relevance.total[order[MOST_BARS]]))
+        highest = _share(float(relevance.total[order[EFFECTS.bars]]))
         text += f" Not shown: {counted(left, 'column')} of at most {highest}."
     html = page.paragraph(text)
     if has_trend:
@@ -242,7 +252,7 @@ def _word(change: Change, k: int) -> str:
     return day_word(x, "m")[11:] if change.cycle == "day" else change.source.word(x)
 
 
-def _axis(change: Change) -> Axis:
+def _axis(change: Change) -> ChartAxis:
     """The axis of a number, a time, or one turn of a cycle."""
     low, high = float(change.x.min()), float(change.x.max())
     if not change.cycle:
@@ -251,14 +261,14 @@ def _axis(change: Change) -> Axis:
     if change.cycle == "week":
         half = 0.0 if len(change.x) == 7 else 0.5
         ticks = tuple((MONDAY + k + half, name) for k, name in enumerate(WEEKDAYS))
-    return Axis(low, high, ticks)
+    return ChartAxis(low, high, ticks)
 
 
 def _curve(
     change: Change,
     curve: tuple[Array, Array],
-    drawn: tuple[Target, Axis],
-    axis: Axis,
+    drawn: tuple[Target, ChartAxis],
+    axis: ChartAxis,
     rows: Inputs,
 ) -> Chart:
     """A curve along a number or date, and where rows are."""
@@ -268,23 +278,27 @@ def _curve(
     values = values[~np.isnan(values)]
     if change.cycle:
         values = x[0] + np.mod(values - x[0], PERIODS[change.cycle])
-    counts, edges = np.histogram(values, RUG_BARS, range=(axis.low, axis.high))
+    counts, edges = np.histogram(values, EFFECTS.rug_bars, range=(axis.low, axis.high))
     if len(x) > 7 or not change.cycle:
         chart.rug(edges, counts.astype(np.float64))
     chart.band(x, mean - reach, mean + reach)
     chart.line(x, mean, "line")
-    if len(x) <= PLACES // 2:
+    if len(x) <= EFFECTS.places // 2:
         chart.dots(x, mean, "points")
     return chart
 
 
-def _categories(change: Change, mean: Array, reach: Array, drawn: tuple[Target, Axis]) -> Chart:
+def _categories(
+    change: Change, mean: Array, reach: Array, drawn: tuple[Target, ChartAxis]
+) -> Chart:
     """A point with a line for each category, from the top."""
     target, limits = drawn
     n = len(mean)
     ticks = tuple((float(n - 1 - k), cut(word, 16)) for k, word in enumerate(change.words))
     height = 210.0 if n <= 8 else 66.0 + 18 * n
-    chart = Chart(limits, Axis(-0.6, n - 0.4, ticks), (f"predicted {target.name}", ""), height)
+    chart = Chart(
+        limits, ChartAxis(-0.6, n - 0.4, ticks), (f"predicted {target.name}", ""), height
+    )
     for k in range(n):
         ends = [mean[k] - reach[k], mean[k] + reach[k]]
         chart.line(ends, [n - 1 - k] * 2, "line")

@@ -1,4 +1,4 @@
-"""How good the predictions are."""
+"""Section of a report on how good the predictions are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manygp.display.report.rows import RowSet, Scored, spread
 # A scatter plot has at most this number of dots.
 MOST_DOTS = 2_000
 # Share of the errors that are drawn: a few may be far larger than all others.
-MOST_SHARE = 0.98
+DRAWN_SHARE = 0.98
 # Fewer dots shine through less.
 FEW_DOTS = 200
 # ENCE of a perfect model, times the root of the number of rows: E|N(0, 1)| / sqrt(2 / 10 bins).
@@ -131,7 +131,7 @@ def _predicted(scored: Scored) -> tuple[str, str, str]:
 def _sizes(scored: Scored) -> str:
     """How many rows have an error of at most a size."""
     sizes = np.abs(scored.error)
-    shares = np.linspace(0, MOST_SHARE, 60)
+    shares = np.linspace(0, DRAWN_SHARE, 60)
     x = np.quantile(sizes, shares)
     axis = linear(0.0, float(x[-1]) or 1.0)
     chart = Chart(axis, linear(0, 100), ("error, of either sign", "rows, in %"))

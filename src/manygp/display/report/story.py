@@ -11,7 +11,7 @@ from manygp import answers
 from manygp.display import page
 from manygp.display.charts import minus, number, percent, span
 from manygp.display.report.appendix import why_chosen
-from manygp.display.report.columns import Inputs, Source, comparable, training_inputs
+from manygp.display.report.columns import Inputs, SourceColumn, comparable, training_inputs
 from manygp.display.report.rows import Target, spread
 from manygp.fit_report import Alternative
 from manygp.model import FittedModel
@@ -33,13 +33,15 @@ MOSTLY_NOISE = 0.7
 NEARLY_NORMAL = 30.0
 
 
-def story_section(model: FittedModel, sources: list[Source], targets: list[Target]) -> str:
+def story_section(model: FittedModel, sources: list[SourceColumn], targets: list[Target]) -> str:
     """Sentences on the data, on the model, and on what was compared."""
     html = page.heading("The data") + page.bullets(_about_data(model, sources, targets))
     return html + page.heading("The model") + page.bullets(_about_model(model))
 
 
-def _about_data(model: FittedModel, sources: list[Source], targets: list[Target]) -> Iterator[str]:
+def _about_data(
+    model: FittedModel, sources: list[SourceColumn], targets: list[Target]
+) -> Iterator[str]:
     X, Y = answers.training_rows(model)
     kinds = Counter(one.column.kind for one in sources)
     each = ", ".join(
@@ -74,7 +76,7 @@ def _about_data(model: FittedModel, sources: list[Source], targets: list[Target]
         yield text
 
 
-def _missing(sources: list[Source], rows: Inputs) -> Iterator[str]:
+def _missing(sources: list[SourceColumn], rows: Inputs) -> Iterator[str]:
     """Sentences on missing values."""
     lacking = {one.name: int(one.is_missing(rows).sum()) for one in sources}
     if any(lacking.values()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,27 +25,36 @@ from manygp.display.charts import (
     size_of,
 )
 from manygp.display.page import TextTable
-from manygp.display.report.columns import Inputs, Source, category_word
+from manygp.display.report.columns import Inputs, SourceColumn, category_word
 from manygp.display.report.rows import RowSet, Scored
 
-# Bars of the histogram of PIT values.
-PIT_BARS = 10
-# Bars of the histogram lie within so many standard errors 95 times of 100.
-LIKELY = 1.96
-# Slices by std, by prediction and by a number: so many from a number of rows on, else fewer.
-SLICES = ((10, 5, 4, 200), (4, 4, 4, 40))
-# Columns of numbers and of categories whose slices are shown, and categories of one of them.
-MOST_NUMBERS = 3
-MOST_COLUMNS = 2
-MOST_CATEGORIES = 10
-# Fewest rows of a slice.
-FEWEST_ROWS = 10
+
+@dataclass(frozen=True)
+class TrustSection:
+    """Numbers of the section about trust, and why they are what they are."""
+
+    # Bars of the histogram of PIT values, which lie within so many standard errors 95 times of
+    # 100.
+    pit_bars: int = 10
+    bar_errors: float = 1.96
+    # Slices by std, by prediction and by a number: so many from a number of rows on, else fewer.
+    slices: tuple[tuple[int, int, int, int], ...] = ((10, 5, 4, 200), (4, 4, 4, 40))
+    # Columns of numbers and of categories whose slices are shown, and categories of one of them.
+    number_columns: int = 3
+    category_columns: int = 2
+    categories: int = 10
+    # Fewest rows of a slice.
+    slice_rows: int = 10
+    # Columns among which the worst region is sought.
+    slab_columns: int = 6
+    # Axes that span more than this factor are logarithmic.
+    wide: float = 10.0
+
+
+TRUST = TrustSection()
+
 # Units of large numbers.
 UNITS = [name for _, name in SIZES]
-# Columns among which the worst region is sought.
-SLAB_COLUMNS = 6
-# Axes that span more than this factor are logarithmic.
-WIDE = 10.0
 
 
 class Slice(NamedTuple):
@@ -54,7 +64,7 @@ class Slice(NamedTuple):
     rows: npt.NDArray[np.bool_]
 
 
-def trust_section(sets: list[RowSet], sources: list[Source]) -> str:
+def trust_section(sets: list[RowSet], sources: list[SourceColumn]) -> str:
     """Figures of both sets of rows, the main one first, and slices of that one.
 
     The most relevant of the sources stand first.
@@ -84,7 +94,7 @@ def _reliability(sets: list[RowSet], j: int) -> str:
     curves = [metrics.reliability_curve(*one.scored[j].rows) for one in enough]
     every = np.concatenate([np.concatenate(curve) for curve in curves])
     low, high = float(every.min()), float(every.max())
-    wide = low > 0 and high > WIDE * low
+    wide = low > 0 and high > TRUST.wide * low
     axis = logarithmic(low / 1.2, high * 1.2) if wide else linear(0.0, high, pad=0.03)
     target = sets[0].scored[j].target
     chart = Chart(axis, axis, ("predicted error (std)", f"observed error, in {target.units}"))
@@ -106,10 +116,10 @@ def _reliability(sets: list[RowSet], j: int) -> str:
 def _pit(scored: Scored) -> str:
     """How often a true value falls into each tenth of its predicted distribution."""
     n = len(scored.pit)
-    edges = np.linspace(0, 1, PIT_BARS + 1)
+    edges = np.linspace(0, 1, TRUST.pit_bars + 1)
     shares = np.histogram(scored.pit, edges)[0] / n
-    ideal = 1 / PIT_BARS
-    chance = LIKELY * np.sqrt(ideal * (1 - ideal) / n)
+    ideal = 1 / TRUST.pit_bars
+    chance = TRUST.bar_errors * np.sqrt(ideal * (1 - ideal) / n)
     top = max(float(shares.max()), ideal + chance)
     percents = linear(0, 100 * top, pad=0.05)._replace(low=0.0)
     labels = ("predicted probability of a smaller value", "rows, in %")
@@ -124,7 +134,7 @@ def _pit(scored: Scored) -> str:
         "high middle: too wide; a slope: too low or too high. Chance keeps bars within the band."
     )
     words = ", ".join(percent(share) for share in shares)
-    alt = f"Histogram of PIT values: {words}. {outside} of {PIT_BARS} bars beyond chance."
+    alt = f"Histogram of PIT values: {words}. {outside} of {TRUST.pit_bars} bars beyond chance."
     return page.drawing(chart.svg(alt), "Where do true values fall?", caption)
 
 
@@ -149,12 +159,13 @@ def _spread(rows: RowSet, j: int) -> str:
     return page.drawing(chart.svg(alt), "Do intervals hold what they promise?", caption)
 
 
-def slices_of(rows: RowSet, scored: Scored, sources: list[Source]) -> dict[str, list[Slice]]:
+def slices_of(rows: RowSet, scored: Scored, sources: list[SourceColumn]) -> dict[str, list[Slice]]:
     """Rows by std, by prediction, by the most relevant numbers and categories, and the worst slab.
 
     The most relevant of the sources stand first.
     """
-    tenths, fifths, quarters = next((n for *n, least in SLICES if len(rows) >= least), (0, 0, 0))
+    enough = (n for *n, least in TRUST.slices if len(rows) >= least)
+    tenths, fifths, quarters = next(enough, (0, 0, 0))
     slices = {
         "By std": _by_quantiles(scored.std, tenths, number),
         "By prediction": _by_quantiles(scored.mean, fifths, number),
@@ -162,27 +173,29 @@ def slices_of(rows: RowSet, scored: Scored, sources: list[Source]) -> dict[str, 
     if rows.inputs is None:
         return slices
     numbers = [one for one in sources if one.is_number]
-    for source in numbers[:MOST_NUMBERS]:
+    for source in numbers[: TRUST.number_columns]:
         values = source.values(rows.inputs)
         slices[f"By {source.name}"] = _by_quantiles(values, quarters, source.short_word)
     categories = [one for one in sources if one.has_categories(rows.inputs)]
-    for source in categories[:MOST_COLUMNS]:
+    for source in categories[: TRUST.category_columns]:
         slices[f"By {source.name}"] = _by_category(source, rows.inputs)
     slices["In the region where intervals hold least"] = _worst(rows.inputs, rows, scored, numbers)
     return slices
 
 
-def _by_category(source: Source, inputs: Inputs) -> list[Slice]:
+def _by_category(source: SourceColumn, inputs: Inputs) -> list[Slice]:
     """Rows of each category, those of the most frequent ones if there are many."""
     codes, names = source.codes(inputs), source.column.categories
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
-    kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_CATEGORIES])
+    kept = np.sort(np.argsort(-counts, kind="stable")[: TRUST.categories])
     return [Slice(category_word(names[k]), codes == k) for k in kept.tolist()]
 
 
-def _worst(inputs: Inputs, rows: RowSet, scored: Scored, numbers: list[Source]) -> list[Slice]:
+def _worst(
+    inputs: Inputs, rows: RowSet, scored: Scored, numbers: list[SourceColumn]
+) -> list[Slice]:
     """The region that a tree finds in half of the rows, as the other half has it."""
-    numbers = numbers[:SLAB_COLUMNS]
+    numbers = numbers[: TRUST.slab_columns]
     names = ["std", f"predicted {scored.target.name}", *(one.name for one in numbers)]
     words = [number, number, *(one.short_word for one in numbers)]
     columns = [scored.std, scored.mean, *(_filled(one.values(inputs)) for one in numbers)]
@@ -234,7 +247,7 @@ def _from_to(low: str, high: str) -> str:
 def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) -> str:
     """Coverage of each slice, beside what chance allows."""
     kept = {
-        name: [one for one in slices if one.rows.sum() >= FEWEST_ROWS]
+        name: [one for one in slices if one.rows.sum() >= TRUST.slice_rows]
         for name, slices in groups.items()
     }
     shares = [scored.held[one.rows].mean() for slices in kept.values() for one in slices]
