@@ -122,8 +122,7 @@ def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     items = {name: TYPES[one["dtype"]].itemsize for name, one in described.items()}
     sizes = {name: math.prod(shape) * items[name] for name, shape in shapes.items()}
     _check_length(8 + length + sum(sizes.values()) - status.st_size)
-    if any(shapes[name][0] >= MOST_ROWS for name in ROW_ARRAYS if name in shapes):
-        raise ModelFileError("has more rows than a model can have")
+    _check_rows(shapes)
     left = {name for name in ROW_ARRAYS if sizes.get(name, 0) >= LEFT_BYTES}
     if sum(size for name, size in sizes.items() if name not in left) > physical_memory():
         raise ModelFileError("does not fit into memory")
@@ -134,6 +133,12 @@ def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
             raise ModelFileError(f"is damaged: the checksum of {name[:50]!r} does not match")
         arrays[name] = array
     return manifest, arrays
+
+
+def _check_rows(shapes: dict[str, Shape]) -> None:
+    """Refuse arrays of more rows than there can be."""
+    if any(shapes[name][0] >= MOST_ROWS for name in ROW_ARRAYS if name in shapes):
+        raise ModelFileError("has more rows than a model can have")
 
 
 def _check_length(missing: int) -> None:

@@ -174,37 +174,46 @@ def prepare(
     Scalings of inputs and targets that are not given are those of these rows. The default model
     of few rows depends on what they hold, and not on their order.
     """
-    space, order = settings.space, None
-    is_default = space.standard and space.recalibrate  # the paper's models stay as they are
-    is_sorted = is_default and settings.scales_X and scalings is None
-    if is_sorted and len(rows.X) <= SINGLE.sorted_rows:
+    order, is_default = None, settings.space.standard and settings.space.recalibrate
+    if scalings is None and is_default and _are_sorted(settings, rows):
         rows, order = rows.in_own_order()
     X, Y, known_noise, weights = rows
-    n, d = X.shape
+    d = X.shape[1]
     own = None if settings.kernel is None else settings.own_kernel(d)
     x_scaling, y_scaling = scalings or inputs.scalings(
         X, Y, weights, scale_X=settings.scales_X, scale_y=settings.normalize_y
     )
     alpha = inputs.normalised_alpha(known_noise, y_scaling.scale)
     Z = inputs.scaled_rows(X, x_scaling, columns)
-    spread = None if weights is None else read_only(1 / weights)
+    spread, weight = None, 1.0
+    if weights is not None:
+        spread, weight = read_only(1 / weights), float(weights.mean())
     data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True, spread=spread)
-    weight = 1.0 if weights is None else float(weights.mean())
     kernel = split_noise(default_kernel(d, Z.std(axis=0), 1.0, weight) if own is None else own)
     if not settings.normalize_y and np.ptp(Y, axis=0).all():
         inputs.check_raw_targets(Y, *_reach_of_bounds(kernel, Z))
     if not (kernel.noise_variance or alpha.any()):
         inputs.check_repeated_rows(X, Y)
     repeats = None
-    if is_default:
+    if is_default:  # the paper's models stay as they are
         repeats = find_repeats(data)
         kernel = with_noise_floor(kernel, repeats)
-        if settings.verbose and repeats.tell_noise:
-            say(
-                f"{repeats.n_repeated:,} of {n:,} rows repeat others; the noise variance is at "
-                f"least {repeats.noise_floor:.2g} of that of y"
-            )
+        _tell(repeats, verbose=settings.verbose)
     return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, order)
+
+
+def _are_sorted(settings: Settings, rows: KnownRows) -> bool:
+    """Whether rows are put into an order of their own: few, of which no message names one."""
+    return settings.scales_X and len(rows.X) <= SINGLE.sorted_rows
+
+
+def _tell(repeats: Repeats, *, verbose: bool) -> None:
+    """Say what repeated rows tell, if they do."""
+    if verbose and repeats.tell_noise:
+        say(
+            f"{repeats.n_repeated:,} of {repeats.n_rows:,} rows repeat others; the noise variance "
+            f"is at least {repeats.noise_floor:.2g} of that of y"
+        )
 
 
 def _reach_of_bounds(kernel: NoisyKernel, Z: Array) -> tuple[float, float]:
