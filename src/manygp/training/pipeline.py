@@ -174,7 +174,7 @@ def prepare(
     Scalings of inputs and targets that are not given are those of these rows. The default model
     of few rows depends on what they hold, and not on their order.
     """
-    order, is_default = None, settings.space.standard and settings.space.recalibrate
+    order, is_default = None, all((settings.space.standard, settings.space.recalibrate))
     if scalings is None and is_default and _are_sorted(settings, rows):
         rows, order = rows.in_own_order()
     X, Y, known_noise, weights = rows
