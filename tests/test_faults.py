@@ -29,11 +29,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from data import slope_and_wave, spoilt, strided
-from manygp import load
+from manygp import ManyGPRegressor, load
 from manygp.committee.committee import (
     PARTITION,
     QUERYING,
@@ -231,6 +232,12 @@ def test_12_one_row_is_enough():
     assert fitted.predict(X[:1])[0] == pytest.approx(y[0])
     assert_sound(fitted)
     assert_sound(fitted, X)
+
+
+@pytest.mark.parametrize("trend", ["linear", "additive", "boosted", LinearRegression()])
+def test_12_one_row_teaches_no_trend(trend):
+    with pytest.raises(ValueError, match="cannot be learned from one row; set trend='none'"):
+        ManyGPRegressor(trend=trend).fit([[1.0]], [2.0])
 
 
 def test_13_no_training_rows_are_refused():

@@ -28,7 +28,7 @@ from manygp.committee.committee import Query
 from manygp.committee.covariance import between_rows
 from manygp.committee.gradients import gradients as committee_gradients
 from manygp.dual import with_slopes
-from manygp.gp.marginal_likelihood import Likelihood, psd_root
+from manygp.gp.marginal_likelihood import Likelihood, psd_root, some_of
 from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.kernels.user_kernel import UserKernel
 from manygp.model import FittedModel
@@ -390,10 +390,9 @@ def log_marginal_likelihood_at(model: FittedModel, theta: Array) -> tuple[float,
     kernel = model.kernel.with_theta(written.to_fit(theta))
     value, gradient = 0.0, np.zeros(kernel.n_free)
     for expert in model.committee.experts:
-        own = slice(len(expert.indices))
-        likelihood = Likelihood(
-            expert.X[own], expert.Y[own], expert.alpha[own], expert.constant_mean
-        )
+        own = np.arange(len(expert.indices))
+        rows = expert.X[own], expert.Y[own], expert.alpha[own], expert.constant_mean
+        likelihood = Likelihood(*rows, spread=some_of(expert.spread, own))
         with single_threaded_blas():
             v, g = likelihood.value_and_gradient(kernel)
         value, gradient = value + v, gradient + g

@@ -353,6 +353,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
         X: Any,
         y: Any = None,
         *,
+        sample_weight: Any = None,
         alpha: Any = None,
         checkpoint: str | PathLike[str] | None = None,
         target: str | None = None,
@@ -366,6 +367,8 @@ class DaskManyGPRegressor(ManyGPRegressor):
             Numbers. What is in memory is fitted in memory.
         y : Dask array, Series or DataFrame of shape (n,) or (n, t)
             Cut like X. A DataFrame or a file may have it as a column.
+        sample_weight : array-like of shape (n,), optional
+            For rows in memory, as in `ManyGPRegressor`; collections and files have none.
         alpha : float, optional
             Known noise variance of these targets; of a file also the name of a column.
         checkpoint : path, optional
@@ -378,9 +381,15 @@ class DaskManyGPRegressor(ManyGPRegressor):
             default a temporary one, which will do if all workers are on this machine.
         """
         if not dask.is_dask_collection(X):
-            super().fit(X, y, alpha=alpha, checkpoint=checkpoint, target=target, work_dir=work_dir)
+            given = {"sample_weight": sample_weight, "alpha": alpha, "checkpoint": checkpoint}
+            super().fit(X, y, **given, target=target, work_dir=work_dir)
             self._work_dir = work_dir or checkpoint
             return self
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight is for rows in memory, and X is a Dask collection: write its known "
+                "noise into a column of a file (alpha=...), or fit X.compute()"
+            )
         before = self.__dict__.copy()
         try:
             partitions = Partitions.of(X, y, target)
@@ -423,7 +432,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
         t, names = partitions.columns.n_targets, partitions.columns.described
         X, Y = np.ascontiguousarray(rows[:, :-t]), np.ascontiguousarray(rows[:, -t:])
         with shown(verbose=self.verbose) as progress:
-            self._fit(X, Y[:, 0] if t == 1 else Y, alpha, folder, progress)
+            self._fit(X, Y[:, 0] if t == 1 else Y, (None, alpha), folder, progress)
         if isinstance(names, tuple):
             self.feature_names_in_ = np.array(names, dtype=object)
             self._model = replace(self._model, columns=names, target=partitions.target)

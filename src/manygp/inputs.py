@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from manygp.arrays import LARGEST, AnyArray, Array
+from manygp.arrays import LARGEST, AnyArray, Array, IndexArray
 from manygp.runtime.progress import warn
 
 # Raw targets whose variance differs from the kernel's by this factor are beyond its bounds.
@@ -59,6 +59,37 @@ def check_alpha(alpha: Any, n_rows: int) -> Array:
     if not np.all(np.isfinite(values)) or np.any(values < 0):
         raise ValueError("alpha is a noise variance: it must be finite and not negative")
     return np.array(np.broadcast_to(values, n_rows))
+
+
+def check_weights(sample_weight: Any, X: Any) -> Array | None:
+    """Weights of the rows X, (n,), from one number or one per row; None if all are 1."""
+    if sample_weight is None:
+        return None
+    from sklearn.utils.validation import _num_samples
+
+    n = _num_samples(X)
+    try:
+        values = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty((0, 0))
+    if values.shape not in ((), (n,)):
+        raise ValueError(
+            f"sample_weight must be one number for each of the {n} rows, or one for all; its "
+            f"shape is {np.shape(sample_weight)}"
+        )
+    weights = np.array(np.broadcast_to(values, n))
+    wrong = ~(np.isfinite(weights) & (weights >= 0)) | (weights > LARGEST)
+    wrong |= (weights > 0) & (weights < 1 / LARGEST)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"sample_weight is {weights[row]} in row {row}; weights must be finite and not "
+            f"negative, and 0 or between {1 / LARGEST:g} and {LARGEST:g}: the noise of a row is "
+            "divided by its weight"
+        )
+    if not weights.any():
+        raise ValueError("sample_weight is zero in all rows: none is left to learn from")
+    return None if np.all(weights == 1) else weights
 
 
 def normalised_alpha(alpha: Array, scale: Array) -> Array:
@@ -113,13 +144,15 @@ def scaled_alpha(alpha: Any, n_rows: int, y_scaling: Scaling) -> Array:
     return normalised_alpha(check_alpha(alpha, n_rows), y_scaling.scale)
 
 
-def scalings(X: Array, Y: Array, *, scale_X: bool, scale_y: bool) -> tuple[Scaling, Scaling]:
-    """How inputs (n, d) and targets (n, t) are scaled."""
+def scalings(
+    X: Array, Y: Array, weights: Array | None = None, *, scale_X: bool, scale_y: bool
+) -> tuple[Scaling, Scaling]:
+    """How inputs (n, d) and targets (n, t) of rows with weights (n,) are scaled."""
     if not scale_y:
         check_magnitude(Y, "y", None)
     if len(Y) == 1:
         warn("one row tells nothing about errors; the std is a guess, and there is no interval")
-    return Moments.of(X, Y).scalings(scale_X=scale_X, scale_y=scale_y)
+    return Moments.of(X, Y, weights).scalings(scale_X=scale_X, scale_y=scale_y)
 
 
 def check_raw_targets(Y: Array, least: float, most: float) -> None:
@@ -253,7 +286,11 @@ def refuse_missing(values: Array, what: str, names: Any) -> None:
     is_nan = np.isnan(values[row, column])
     remedy = "drop such rows, or fill them in, for example with scikit-learn's SimpleImputer"
     if what == "y":
-        remedy = "drop such rows, of X as well: rows without a target teach nothing"
+        axis, n_rows = ".all(axis=1)" if values.shape[1] > 1 else "", (~finite).any(axis=1).sum()
+        remedy = (
+            f"rows without a target teach nothing, {n_rows:,} of {len(values):,}: leave them out "
+            f"with known = np.isfinite(y){axis} and fit(X[known], y[known])"
+        )
     raise (MissingValueError if is_nan else ValueError)(
         f"Input {what} contains {'NaN' if is_nan else 'infinity'}, first in "
         f"{_place(what, row, column, names)}; {remedy}"
@@ -316,13 +353,17 @@ class Moments(NamedTuple):
     half_std: Array
 
     @classmethod
-    def of(cls, X: Array, Y: Array) -> Moments:
-        """Those of rows in memory: X (n, d) and Y (n, t)."""
+    def of(cls, X: Array, Y: Array, weights: Array | None = None) -> Moments:
+        """Those of rows in memory: X (n, d) and Y (n, t), with weights (n,)."""
         low, high = (np.concatenate([of(X, axis=0), of(Y, axis=0)]) for of in (np.min, np.max))
         size = np.abs(Y).max(axis=0)
         size = np.where(size > 0, size, 1.0)
         unit = Y / size  # its squares neither overflow nor underflow
-        return cls(len(Y), low, high, unit.mean(axis=0) * size, unit.std(axis=0) * size / 2)
+        mean, std = unit.mean(axis=0), unit.std(axis=0)
+        if weights is not None:
+            mean = np.average(unit, axis=0, weights=weights)
+            std = np.sqrt(np.average((unit - mean) ** 2, axis=0, weights=weights))
+        return cls(len(Y), low, high, mean * size, std * size / 2)
 
     def scalings(self, *, scale_X: bool, scale_y: bool) -> tuple[Scaling, Scaling]:
         """Inputs to [0, 1], targets to mean 0 and standard deviation 1.
@@ -344,8 +385,53 @@ class Moments(NamedTuple):
         return Scaling(*map(read_only, x_scaling)), Scaling(*map(read_only, y_scaling))
 
 
-def training_rows(estimator: Any, X: Any, y: Any, encoder: Any) -> tuple[Array, Array]:
-    """X of shape (n, d) and y of shape (n, t), finite floats; sets the estimator's columns."""
+class KnownRows(NamedTuple):
+    """Rows to learn from: X (n, d), Y (n, t), known noise variances (n,), and weights if any."""
+
+    X: Array
+    Y: Array
+    alpha: Array
+    weights: Array | None = None
+
+    def some(self, rows: IndexArray) -> KnownRows:
+        """Some of the rows, or all in another order."""
+        kept = None if self.weights is None else self.weights[rows]
+        return KnownRows(self.X[rows], self.Y[rows], self.alpha[rows], kept)
+
+    def in_own_order(self) -> tuple[KnownRows, IndexArray]:
+        """The same rows in an order that depends on what they hold alone, and their places (n,).
+
+        They are sorted, which units do not change, and then mixed.
+        """
+        X, Y, alpha, weights = self
+        columns = [*([] if weights is None else [weights]), alpha, *Y.T, *X.T]
+        order = np.lexsort(columns)[np.random.default_rng(0).permutation(len(X))]
+        return self.some(order), order
+
+
+def known_rows(
+    estimator: Any, data: tuple[Any, Any], encoder: Any, weights: Any, alpha: Any
+) -> KnownRows:
+    """The rows of the data X, y that have a weight, as finite floats; sets the columns."""
+    weights = check_weights(weights, data[0])
+    kept = None if weights is None or weights.all() else weights > 0
+    X, Y = training_rows(estimator, *data, encoder, kept)
+    if kept is None:
+        noise = check_alpha(alpha, len(Y))
+    else:
+        noise, weights = check_alpha(alpha, len(kept))[kept], weights[kept]
+    if encoder is not None and encoder.training_noise_.any():
+        noise = noise + encoder.training_noise_
+    return KnownRows(X, Y, noise, weights)
+
+
+def training_rows(
+    estimator: Any, X: Any, y: Any, encoder: Any, kept: AnyArray | None = None
+) -> tuple[Array, Array]:
+    """X of shape (n, d) and y of shape (n, t), finite floats; sets the estimator's columns.
+
+    Of all rows, which are checked, those that `kept` marks, if it is given.
+    """
     from sklearn.utils.validation import check_consistent_length
 
     table, X = X, _new_features(estimator, X) if encoder is None else None
@@ -354,10 +440,12 @@ def training_rows(estimator: Any, X: Any, y: Any, encoder: Any) -> tuple[Array, 
         check_consistent_length(X, Y)
     refuse_missing(Y, "y", None)
     if X is None:
-        X = np.ascontiguousarray(encoder.fit_transform(table, Y))
+        X = np.ascontiguousarray(encoder.fit_transform(table, Y, rows=kept))
         estimator.n_features_in_ = encoder.n_features_in_
         estimator.feature_names_in_ = encoder.feature_names_in_
-    return X, Y
+    elif kept is not None:
+        X = X[kept]
+    return X, Y if kept is None else Y[kept]
 
 
 def targets(estimator: Any, y: Any) -> Array:

@@ -30,7 +30,7 @@ from manygp.relevance import Relevance
 from manygp.rules import ExpertPredictions
 from manygp.runtime.progress import Progress, shown, warn
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
-from manygp.sklearn_compat import SklearnAttributes, warn_at_bounds
+from manygp.sklearn_compat import MeanAndStd, SklearnAttributes, warn_at_bounds
 from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
@@ -280,6 +280,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         X: Any,
         y: Any = None,
         *,
+        sample_weight: Any = None,
         alpha: Any = None,
         checkpoint: str | PathLike[str] | None = None,
         target: str | None = None,
@@ -295,6 +296,9 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             columns must be complete numbers then.
         y : array-like of shape (n,) or (n, t)
             Several targets share experts and kernels.
+        sample_weight : array-like of shape (n,), optional
+            The learned noise variance of a row is divided by its weight: one of weight 4 is like a
+            mean of four measurements. Answers are for rows of weight 1; 0 leaves a row out.
         alpha : float or array-like of shape (n,), optional
             Known noise variance of these targets, instead of the parameter `alpha`. Unlike the
             parameter it is cut with the rows by cross-validation. Of a file it may be the name of
@@ -315,27 +319,23 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             with shown(verbose=self.verbose) as progress:
                 progress.begin("reading")
                 if isinstance(X, str | PathLike):
-                    if y is not None or target is None:
-                        what = f"{X} is a file: name its targets by target=..., without y"
-                        raise ValueError(what)
+                    if y is not None or target is None or sample_weight is not None:
+                        what = "name its targets by target=..., without y or sample_weight"
+                        raise ValueError(f"{X} is a file: {what}")
                     return self._fit_file(X, target, alpha, work_dir or checkpoint, progress)
                 if target is not None or work_dir is not None:
                     raise ValueError("target and work_dir are for a file: X is none; pass y")
-                return self._fit(X, y, alpha, checkpoint, progress)
+                return self._fit(X, y, (sample_weight, alpha), checkpoint, progress)
         except BaseException:  # an interrupted or failed refit leaves the old model whole
             self.__dict__ = before
             raise
 
     def _fit(
-        self,
-        X: Any,
-        y: Any,
-        alpha: Any,
-        folder: str | PathLike[str] | None,
-        progress: Progress,
+        self, X: Any, y: Any, known: tuple[Any, Any], folder: Any, progress: Progress
     ) -> Self:
+        """Fit rows in memory, with the weights and the noise that are `known`."""
         settings, begin = replace(self._settings(), kernel=deepcopy(self.kernel)), perf_counter()
-        seed = self._seed()
+        seed, (weights, alpha) = self._seed(), known
         if self.prior_mean is not None:
             new = PRIOR_MEANS[self.prior_mean]
             warnings.warn(
@@ -346,18 +346,14 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             )
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         encoder = self._new_encoder(X)
-        X, Y = inputs.training_rows(self, X, y, encoder)
-        if encoder is not None and encoder.training_noise_.any():
-            noise = inputs.check_alpha(settings.alpha, len(Y)) + encoder.training_noise_
-            settings = replace(settings, alpha=noise)
+        rows = inputs.known_rows(self, (X, y), encoder, weights, settings.alpha)
         columns = inputs.columns_of(self) if encoder is None else encoder.names
-        transform, compared = choose_transform(settings, X, Y, columns)
-        prepared = prepare(settings, X, Y, columns, transform=transform)
+        transform, compared = choose_transform(settings, rows, columns)
+        prepared = prepare(settings, rows, columns, transform=transform)
         prepared = prepared._replace(compared=compared)
         checkpoint = None
         if folder is not None:
-            data = key_of(X, Y, prepared.data.alpha)
-            identity = identity_of(settings, len(X), prepared.columns, data)
+            identity = identity_of(settings, len(rows.X), columns, key_of(*rows))
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
         run = ExecutionContext(settings.n_jobs, progress, checkpoint, settings.optimizer)
@@ -386,7 +382,8 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         table = source.read()
         if table.n_dropped:
             warn(f"rows without a value of {target!r} are left out: {table.n_dropped:,}")
-        self._fit(table.rows, table.y, alpha if noise is None else table.noise, folder, progress)
+        known = None, alpha if noise is None else table.noise
+        self._fit(table.rows, table.y, known, folder, progress)
         self._model = replace(self._model, target=target)
         return self
 
@@ -471,7 +468,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             return rows.joint(model, latent=latent, alpha=alpha)
         if return_std or not rows.are_known:
             answer = rows.predict(model, latent=latent, alpha=alpha)
-            return answer if return_std else answer[0]
+            return MeanAndStd(answer) if return_std else answer[0]
         return answers.mean(model, rows.X)
 
     def predict_interval(

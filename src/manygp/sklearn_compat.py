@@ -24,6 +24,20 @@ from manygp.runtime.progress import warn
 from manygp.settings import Settings
 
 
+class MeanAndStd(tuple[Array, Array]):
+    """Two arrays. Who takes them for one is told so."""
+
+    __slots__ = ()
+
+    @property
+    def ndim(self) -> int:
+        raise AttributeError(
+            "mean and std are two arrays, which scikit-learn's TransformedTargetRegressor cannot "
+            "transform back: fit the transformed target itself, and transform the ends of "
+            "predict_interval, or of predict_quantiles, back"
+        )
+
+
 class SklearnAttributes(BaseEstimator):
     """The part of `ManyGPRegressor` that those know who come from scikit-learn."""
 

@@ -231,11 +231,22 @@ def test_a_value_missing_at_predict_only_is_served_in_python_as_here(folder, tmp
         model.set_params(columns="numeric").predict(gaps)
 
 
-def test_missing_targets_are_counted_in_a_file_and_refused_in_an_array(tmp_path):
+def test_missing_targets_are_counted_in_a_file_and_refused_with_the_remedy_in_an_array(tmp_path):
     table = TRAIN.assign(y=TRAIN.y.mask(TRAIN.index < 3))
     table.to_csv(tmp_path / "t.csv", index=False)
     model = ManyGPRegressor(Matern(nu=2.5) + White(0.1), optimizer=None)
     with pytest.warns(UserWarning, match="rows without a value of 'y' are left out: 3"):
         model.fit(tmp_path / "t.csv", target="y")
-    with pytest.raises(ValueError, match="y contains NaN, first in row 0; drop such rows, of X"):
-        model.fit(table[["a", "b"]], table.y)
+    from_file = model.predict(TRAIN[["a", "b"]])
+    X, y = table[["a", "b"]], table.y
+    message = "first in row 0; rows without a target teach nothing, 3 of"
+    with pytest.raises(ValueError, match=message) as told:
+        model.fit(X, y)
+    remedy = str(told.value).partition("leave them out with ")[2]
+    names = {"np": np, "X": X, "y": y, "fit": model.fit}
+    for line in remedy.split(" and "):
+        exec(line, names)
+    np.testing.assert_array_equal(model.predict(TRAIN[["a", "b"]]), from_file)
+    several = y.to_numpy()[:, None] * [1.0, 2.0]
+    with pytest.raises(ValueError, match=r"np.isfinite\(y\).all\(axis=1\)"):
+        model.fit(X, several)

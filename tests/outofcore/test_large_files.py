@@ -171,7 +171,7 @@ def test_a_finished_fit_leaves_only_the_model(tmp_path, data):
 
 
 def test_a_temporary_folder_is_gone_and_the_model_lives_on(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(container, "MAPPED_BYTES", 1)
+    monkeypatch.setattr(container, "LEFT_BYTES", 1)
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     fitted = model().fit(data, target="y")

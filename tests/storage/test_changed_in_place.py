@@ -17,9 +17,9 @@ from model_files import QUERIES, X, Y, model
 
 
 @pytest.fixture
-def mapped(monkeypatch):
-    """Every array of a file is mapped, as are those of large models."""
-    monkeypatch.setattr(container, "MAPPED_BYTES", 1)
+def in_file(monkeypatch):
+    """Every array stays in the file, as do those of large models."""
+    monkeypatch.setattr(container, "LEFT_BYTES", 1)
 
 
 def overwrite(path, other):
@@ -40,7 +40,7 @@ def flip(path, other):
 
 @pytest.mark.parametrize("change", [overwrite, cut, flip])
 def test_a_file_changed_in_place_is_an_error_and_no_other_answer(
-    path, fitted, tmp_path, change, mapped
+    path, fitted, tmp_path, change, in_file
 ):
     expected = fitted.predict(QUERIES)
     other = tmp_path / "other.gp"
@@ -55,7 +55,7 @@ def test_a_file_changed_in_place_is_an_error_and_no_other_answer(
         pickle.dumps(loaded)
 
 
-def test_a_file_replaced_by_a_new_one_leaves_the_loaded_model(path, fitted, mapped):
+def test_a_file_replaced_by_a_new_one_leaves_the_loaded_model(path, fitted, in_file):
     expected = fitted.predict(QUERIES)
     loaded = manygp.load(path)
     model().fit(X, -Y).save(path)
@@ -76,7 +76,7 @@ import os, sys
 import numpy as np
 import manygp
 from manygp.storage import container
-container.MAPPED_BYTES = 1
+container.LEFT_BYTES = 1
 loaded = manygp.load(sys.argv[1])
 os.truncate(sys.argv[1], 0)
 try:
@@ -86,16 +86,46 @@ except manygp.ModelFileError as error:
 """
 
 
-def test_a_file_that_is_cut_does_not_kill_the_process(path, tmp_path):
+@pytest.mark.parametrize("unseen", ["", "container.ArrayInFile._state = lambda self: (0, 0)"])
+def test_a_file_that_is_cut_does_not_kill_the_process(path, tmp_path, unseen):
+    """Not even if it is cut after it was looked at."""
     copy = tmp_path / "copy.gp"
     shutil.copy(path, copy)
-    done = subprocess.run([sys.executable, "-c", CUT, str(copy)], capture_output=True, text=True)
+    code = CUT.replace("loaded =", f"{unseen}\nloaded =")
+    done = subprocess.run([sys.executable, "-c", code, str(copy)], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
 
 
-def test_what_is_taken_from_a_mapped_array_is_plain_and_in_memory(path, mapped):
+def test_a_file_that_is_cut_while_it_is_read_is_refused(path, in_file, monkeypatch):
+    def cut_first(self):
+        os.truncate(path, path.stat().st_size - 1)
+        return checksum(self)
+
+    checksum = container.ArrayInFile.checksum
+    monkeypatch.setattr(container.ArrayInFile, "checksum", cut_first)
+    with pytest.raises(ModelFileError, match="in place while it was read"):
+        manygp.load(path)
+
+
+def test_what_is_taken_from_an_array_in_a_file_is_plain_and_in_memory(path, in_file, monkeypatch):
     _, arrays = container.read(path)
     rows = arrays["X"]
+    whole = np.asarray(rows)
+    mask = np.arange(len(whole)) % 3 == 0
+    for gap in (1, 2**13):
+        monkeypatch.setattr(container, "GAP_BYTES", gap)
+        for key in (
+            0, -1, 3, slice(None), slice(2, 9), slice(None, None, -2), slice(5, 2), [4, 1, 1, 9],
+            np.array([[3, 0], [7, 7]]), np.array([], dtype=int), mask, (slice(1, 4), 1),
+            ([2, 0], 0), (1, slice(None)),
+        ):  # fmt: skip
+            assert_array_equal(rows[key], whole[key])
+            assert rows[key].shape == whole[key].shape
+    with pytest.raises(IndexError):
+        rows[len(whole)]
+    assert_array_equal(rows + rows, 2 * whole)
+    assert_array_equal(rows.T, whole.T)
+    assert len([*rows]) == len(whole)
     for taken in (rows[:3], rows[[1, 2]], rows * 2.0, rows.min(axis=0)):
         assert type(taken) is np.ndarray
     assert isinstance(rows.sum(), float)

@@ -418,7 +418,7 @@ def test_what_a_file_claims_is_not_allocated(tmp_path, path):
     outcomes, grown = zip(*map(json.loads, done.stdout.splitlines()), strict=True)
     assert outcomes[-1] == "loaded"
     assert "loaded" not in outcomes[:-1]
-    assert "does not fit into memory" in outcomes[6]
+    assert "has more rows than a model can have" in outcomes[6]
     assert "is not a model file" in outcomes[7]
     assert max(grown[:8]) < 20e6
     assert max(grown) < 100e6
@@ -823,6 +823,8 @@ def test_rules_must_be_of_their_kind(tmp_path, sources):
         {"record": "Tempered", "fields": {"temperature": {"float": "nan"}}},
         {"record": "Tempered", "fields": {"temperature": "1"}},
         {"record": "Tempered", "fields": {"temperature": -1}},
+        {"record": "Tempered", "fields": {"temperature": 1.7e308}},
+        {"record": "Softmax", "fields": {"temperature": 1.7e308}},
     ]
     for one in strange:
         for group in ("parameters", "fitted"):

@@ -94,6 +94,7 @@ def _check_as_fit_does(path: Path, roles: ColumnRoles, decimal: str, missing: st
     """Read, encode and scale the rows of a table, without a fit; tell what is odd about them."""
     import numpy as np
 
+    from manygp.inputs import KnownRows
     from manygp.outofcore.files import TableSource
     from manygp.settings import Settings
     from manygp.tables.encoder import TableEncoder
@@ -108,7 +109,8 @@ def _check_as_fit_does(path: Path, roles: ColumnRoles, decimal: str, missing: st
         warnings.simplefilter("ignore", UserWarning)
         encoder = TableEncoder(missing=missing)
         X = encoder.fit_transform(table.rows, table.y)
-        prepared = prepare(Settings(), X, table.y[:, None], encoder.names)
+        rows = KnownRows(X, table.y[:, None], np.zeros(len(X)))
+        prepared = prepare(Settings(), rows, encoder.names)
     scales = np.append(prepared.x_scaling.half_scale, prepared.y_scaling.half_scale)
     for name, scale in zip((*encoder.names, roles.target), scales, strict=True):
         if not np.finfo(float).tiny <= scale <= np.finfo(float).max / 2:

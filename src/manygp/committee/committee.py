@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -346,6 +346,16 @@ class Committee:
         """All rows, normalised, in their order."""
         return self.experts.data
 
+    def renumbered(self, numbers: IndexArray) -> Committee:
+        """The same committee, with new numbers (n,) of the training rows."""
+        experts, central = self.experts.renumbered(numbers), self.communication
+        return Committee(
+            experts,
+            replace(self.layout, parts=tuple(experts.parts)),
+            None if central is None else central.renumbered(numbers),
+            experts.data.trend,
+        )
+
     def map_blocks(
         self,
         function: Callable[[list[ExpertPredictions]], tuple[Array, ...]],
@@ -424,12 +434,15 @@ class Committee:
                 self.experts, query.X, everyone, query.left_out, parallel_map
             )
         central, outside = self._communicated(asked), self._outside(asked)
+        spread, noises = self.experts.data.spread, noise[seats]
+        if spread is not None and query.left_out is not None:
+            noises = noises * spread[query.left_out]
         return [
             ExpertPredictions(
                 mean[t],
                 variance,
                 prior_variance,
-                noise[seats],
+                noises,
                 prior_mean[..., t],
                 covariance,
                 central[t],

@@ -9,6 +9,7 @@ import numpy as np
 
 from manygp.arrays import Array, IndexArray
 from manygp.gp.expert import Expert, places, posterior_covariance, smoothing_weights
+from manygp.gp.marginal_likelihood import noise_of
 from manygp.runtime.parallel import single_threaded_blas
 
 
@@ -50,7 +51,8 @@ def between_experts(
         K = first.kernel.signal(first.X, second.X)
         place = places(second, first.rows)
         shared = np.flatnonzero(place >= 0)
-        K[shared, place[shared]] += first.noise_variance + first.alpha[shared] + first.jitter
+        noise = noise_of(first.noise_variance, first.alpha, first.spread)
+        K[shared, place[shared]] += noise[shared] + first.jitter
         seat_a, row_a = np.nonzero(seats == a)
         seat_b, row_b = np.nonzero(seats == b)
         for s in np.unique(seat_a):

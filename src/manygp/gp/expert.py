@@ -24,6 +24,8 @@ from manygp.gp.marginal_likelihood import (
     multiply_tiles,
     multiply_triangle,
     multiply_vector,
+    noise_of,
+    some_of,
 )
 from manygp.gp.trend import Trend, TrendAt
 from manygp.inputs import read_only
@@ -193,6 +195,8 @@ class Expert:
         Its factor, or where that is kept once it was needed.
     basis : ndarray of shape (n, r), or None
         Terms of a trend at its rows, while its factor is not computed.
+    spread : ndarray of shape (n,), or None
+        One over the weights of these rows: see `TrainingData`.
     """
 
     indices: IndexArray
@@ -205,6 +209,7 @@ class Expert:
     constant_mean: bool
     source: Factor | Factors
     basis: Array | None = None
+    spread: Array | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():  # pickle forgets that arrays are read-only
@@ -221,7 +226,8 @@ class Expert:
 
     def _build(self) -> Factor:
         """The factor as `fit` has computed it, bit for bit."""
-        known = Likelihood(self.X, self.Y, self.alpha, self.constant_mean, self.basis)
+        rows = self.X, self.Y, self.alpha, self.constant_mean
+        known = Likelihood(*rows, self.basis, self.spread)
         with np.errstate(all="ignore"), single_threaded_blas():
             factor = _factor(known, self.kernel, self.indices, exact=False)
         if not all(np.isfinite(one).all() for one in factor.arrays):
@@ -331,6 +337,7 @@ def _expert(
         known.constant_mean,
         source,
         known.terms if isinstance(source, Factors) else None,
+        None if known.spread is None else read_only(known.spread),
     )
 
 
@@ -365,7 +372,7 @@ def _single_will_do(
     n = len(known.X)
     if n < PRECISION.single_rows:
         return False
-    noise = known.alpha + kernel.noise_variance + jitter
+    noise = noise_of(kernel.noise_variance, known.alpha, known.spread) + jitter
     prior = kernel.signal.diag(known.X)
     if prior.min() < PRECISION.single_prior:
         return False
@@ -550,7 +557,8 @@ def leave_one_out(expert: Expert, positions: IndexArray) -> Prediction:
         prior_mean = np.where(known[:, None], without, 0.0)
     mean = expert.Y[positions] - coefficients / curvature[:, None]
     mean = np.where(known[:, None], mean, 0.0)
-    signal, noise = expert.kernel.signal, expert.noise_variance + expert.alpha[positions]
+    signal, spread = expert.kernel.signal, some_of(expert.spread, positions)
+    noise = noise_of(expert.noise_variance, expert.alpha[positions], spread)
     prior = np.maximum(signal.diag(expert.X[positions]), PRECISION.smallest_prior)
     variance = 1 / precision - noise - factor.jitter
     variance = np.clip(variance, PRECISION.smallest_variance * prior, prior)
@@ -759,6 +767,11 @@ class Experts(Sequence[Expert]):
         experts.are_made_later, experts._known = self.are_made_later, known
         experts._factors = self._factors
         return experts
+
+    def renumbered(self, numbers: IndexArray) -> Experts:
+        """The same experts, which there are already, with these new numbers (n,) of the rows."""
+        experts = [one.renumbered(numbers) for one in self]
+        return Experts.made(self.data.some(np.argsort(numbers)), experts)
 
     def __len__(self) -> int:
         return len(self.parts)

@@ -222,6 +222,8 @@ class Likelihood:
         Whether the prior mean is the constant of highest likelihood instead of 0.
     terms : ndarray of shape (n, r), optional
         Terms of a trend.
+    spread : ndarray of shape (n,), optional
+        See `TrainingData`.
     """
 
     def __init__(
@@ -231,8 +233,9 @@ class Likelihood:
         alpha: Array,
         constant_mean: bool,
         terms: Array | None = None,
+        spread: Array | None = None,
     ) -> None:
-        self.X, self.Y, self.alpha = X, Y, alpha
+        self.X, self.Y, self.alpha, self.spread = X, Y, alpha, spread
         self.constant_mean, self.terms = constant_mean, terms
         self._work = Workspace()
 
@@ -272,8 +275,8 @@ class Likelihood:
         diagonal *= 0.5
         gradient = pullback(K_bar.T)
         if kernel.noise.free:
-            noise = kernel.noise_variance * diagonal.sum()
-            gradient = np.append(gradient, noise)
+            noise = diagonal if self.spread is None else diagonal * self.spread
+            gradient = np.append(gradient, kernel.noise_variance * noise.sum())
         return value, gradient
 
     def _fill(self, K: Array, signal: Kernel) -> None:
@@ -287,7 +290,7 @@ class Likelihood:
 
     def _factorise(self, fill: Callable[[], None], K: Array, kernel: NoisyKernel) -> float:
         """Overwrite K, after `fill` and with noise added, with its factor; returns the jitter."""
-        noise = self.alpha + kernel.noise_variance
+        noise = noise_of(kernel.noise_variance, self.alpha, self.spread)
         for relative in JITTERS:
             fill()
             diagonal = np.einsum("ii->i", K)
@@ -329,6 +332,16 @@ def _filled_up(array: Array, n_rows: int) -> Array:
     return filled
 
 
+def noise_of(learned: float, alpha: Array, spread: Array | None) -> Array:
+    """Noise variances (n,) of rows: the learned one times the row's own `spread`, and `alpha`."""
+    return alpha + (learned if spread is None else learned * spread)
+
+
+def some_of(array: Array | None, rows: IndexArray) -> Array | None:
+    """Some rows of an array, if there is one."""
+    return None if array is None else array[rows]
+
+
 class TrainingData(NamedTuple):
     """Normalised rows, and what is known about them before any fit.
 
@@ -341,6 +354,9 @@ class TrainingData(NamedTuple):
         See `Likelihood`.
     trend : Trend or None
         What a trend says about the rows.
+    spread : ndarray of shape (n,), or None
+        What the learned noise variance is multiplied with: one over the weight of the row. None
+        if all weigh the same. Rows that are predicted have a weight of 1.
     """
 
     X: Array
@@ -348,6 +364,12 @@ class TrainingData(NamedTuple):
     alpha: Array
     constant_mean: bool
     trend: Trend | None = None
+    spread: Array | None = None
+
+    @property
+    def mean_weight(self) -> float:
+        """The mean of the weights of the rows."""
+        return 1.0 if self.spread is None else float(np.mean(1 / self.spread))
 
     @property
     def targets(self) -> Array:
@@ -362,18 +384,16 @@ class TrainingData(NamedTuple):
     def some(self, rows: IndexArray) -> TrainingData:
         """Some of the rows."""
         trend = None if self.trend is None else self.trend.some(rows)
-        return TrainingData(
-            self.X[rows], self.residuals[rows], self.alpha[rows], self.constant_mean, trend
-        )
+        known = self.X[rows], self.residuals[rows], self.alpha[rows], self.constant_mean
+        return TrainingData(*known, trend, some_of(self.spread, rows))
 
     def likelihood(self, rows: IndexArray) -> Likelihood:
         """The likelihood of some of the rows."""
         terms = None
         if self.trend is not None and self.trend.kriging is not None:
             terms = self.trend.kriging.basis[rows]
-        return Likelihood(
-            self.X[rows], self.residuals[rows], self.alpha[rows], self.constant_mean, terms
-        )
+        known = self.X[rows], self.residuals[rows], self.alpha[rows], self.constant_mean
+        return Likelihood(*known, terms, some_of(self.spread, rows))
 
 
 class KernelFit(NamedTuple):

@@ -731,17 +731,22 @@ def scaled_lengths(kernel: Any, scale: Array) -> Any:
 
 
 def default_kernel(
-    n_features: int, spread: Array | float = 12**-0.5, variance: float = 1.0
+    n_features: int,
+    spread: Array | float = 12**-0.5,
+    variance: float = 1.0,
+    weight: float = 1.0,
 ) -> Sum:
     """Signal variance times Matern-5/2 with ARD, plus noise, for inputs scaled to [0, 1].
 
     The length-scales start at the columns' standard deviations, `spread`, times the root of the
     number of columns. Typical distances are then a few length-scales. By default `spread` is that
     of uniform columns. From far larger length-scales the optimiser gets stuck on a plateau.
-    `variance` is that of the targets.
+    `variance` is that of the targets, and `weight` the mean of the weights of rows: the noise is
+    that of a row of weight 1.
     """
     scales = np.clip(np.sqrt(n_features) * np.broadcast_to(spread, n_features), 0.02, 1e2)
     signal = Constant(variance, (1e-3 * variance, 1e3 * variance)) * Matern(
         tuple(scales), (1e-2, 1e3)
     )
-    return signal + White(0.1 * variance, (1e-6 * variance, 1e1 * variance))
+    noise = variance * weight
+    return signal + White(0.1 * noise, (1e-6 * noise, 1e1 * noise))

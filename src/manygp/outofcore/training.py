@@ -13,7 +13,7 @@ from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Layout, random
 from manygp.fit_report import Plan
 from manygp.gp.expert import Spans
-from manygp.inputs import Moments, check_alpha
+from manygp.inputs import KnownRows, Moments, check_alpha
 from manygp.kernels.base import metric
 from manygp.model import FittedModel
 from manygp.outofcore import stages
@@ -168,15 +168,15 @@ def _trained(
     settings, columns = job.settings, job.columns
     sample = _Sample.of(scanned, columns)
     del scanned
-    own = replace(settings, alpha=sample.noise(settings))
+    rows = KnownRows(sample.X, sample.Y, sample.noise(settings))
     scale = {"scale_X": settings.scales_X, "scale_y": settings.normalize_y}
     scalings = known.moments.scalings(**scale)
     ends = np.stack([known.low, known.high])[:, len(columns.names) :]
-    transform, compared = choose_transform(own, sample.X, sample.Y, columns.described, ends)
+    transform, compared = choose_transform(settings, rows, columns.described, ends)
     if transform is not None:  # its scale is that of the sample
         moved = Moments.of(sample.X, transform.forward(sample.Y))
         scalings = scalings[0], moved.scalings(**scale)[1]
-    prepared = prepare(own, sample.X, sample.Y, columns.described, scalings, transform)
+    prepared = prepare(settings, rows, columns.described, scalings, transform)
     prepared = prepared._replace(compared=compared)
     points = int(settings.points_per_expert)
     space = settings.space
@@ -220,9 +220,9 @@ class _Sample(NamedTuple):
         Y = np.ascontiguousarray(values[:, d : d + t])
         return cls(numbers, X, Y, values[:, -1].copy() if columns.noise else None)
 
-    def noise(self, settings: Settings) -> Any:
+    def noise(self, settings: Settings) -> Array:
         """Known noise variances of its rows."""
-        return settings.alpha if self.alpha is None else self.alpha
+        return check_alpha(settings.alpha if self.alpha is None else self.alpha, len(self.Y))
 
 
 class _Groups(NamedTuple):

@@ -63,7 +63,9 @@ def is_rule(kind: str, value: Any) -> bool:
     if not all(map(is_number, vars(value).values())):
         return False
     if kind == "weighting":
-        return bool(0 <= value.temperature < np.inf)
+        with np.errstate(all="ignore"):
+            weights = value(TRIAL)
+        return bool(value.temperature >= 0 and np.all((weights >= 0) & (weights < np.inf)))
     if isinstance(value, Recalibration):
         positive = 0 < value.scale < np.inf and 0 < value.centre < np.inf
         return bool(

@@ -12,11 +12,11 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable
 from os import PathLike
 from typing import IO, Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from manygp.arrays import AnyArray
 from manygp.runtime.files import replacing
@@ -26,10 +26,16 @@ from manygp.runtime.parallel import physical_memory
 SCHEMA = 2
 TYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "I32": np.dtype("<i4")}
 LONGEST_HEADER = 2**24
-# Arrays of the training rows from this size on are mapped, not read: the model may be larger than
+# Arrays of the training rows from this size on are left in the file: the model may be larger than
 # memory. Whoever uses them takes some of the rows.
-MAPPED_BYTES = 2**26
-ROW_ARRAYS = ("X", "y", "alpha", "order", "trend_fitted", "trend_shift", "trend_growth")
+LEFT_BYTES = 2**26
+# Rows are counted in 32 bits: no model has more, and none is read in search of them.
+MOST_ROWS = 2**31
+# Bytes between two rows of an array in a file up to which one read for both is quicker than two.
+GAP_BYTES = 2**13
+ROW_ARRAYS = (
+    "X", "y", "alpha", "spread", "order", "trend_fitted", "trend_shift", "trend_growth",
+)  # fmt: skip
 BLOCK_BYTES = 2**22
 
 
@@ -116,17 +122,23 @@ def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     items = {name: TYPES[one["dtype"]].itemsize for name, one in described.items()}
     sizes = {name: math.prod(shape) * items[name] for name, shape in shapes.items()}
     _check_length(8 + length + sum(sizes.values()) - status.st_size)
-    mapped = {name for name in ROW_ARRAYS if sizes.get(name, 0) >= MAPPED_BYTES}
-    if sum(size for name, size in sizes.items() if name not in mapped) > physical_memory():
+    _check_rows(shapes)
+    left = {name for name in ROW_ARRAYS if sizes.get(name, 0) >= LEFT_BYTES}
+    if sum(size for name, size in sizes.items() if name not in left) > physical_memory():
         raise ModelFileError("does not fit into memory")
     arrays = {}
     for name, one in described.items():
-        read = _mapped_array if name in mapped else _array
-        array, checksum = read(file, shapes[name], TYPES[one["dtype"]])
+        array, checksum = _array(file, shapes[name], TYPES[one["dtype"]], stays=name in left)
         if checksum != one.get("sha256"):
             raise ModelFileError(f"is damaged: the checksum of {name[:50]!r} does not match")
-        arrays[name] = _native(array)
+        arrays[name] = array
     return manifest, arrays
+
+
+def _check_rows(shapes: dict[str, Shape]) -> None:
+    """Refuse arrays of more rows than there can be."""
+    if any(shapes[name][0] >= MOST_ROWS for name in ROW_ARRAYS if name in shapes):
+        raise ModelFileError("has more rows than a model can have")
 
 
 def _check_length(missing: int) -> None:
@@ -137,43 +149,45 @@ def _check_length(missing: int) -> None:
         raise ModelFileError(f"has {-missing:,} bytes too many at its end")
 
 
-def _native(array: AnyArray) -> AnyArray:
-    """The array in the byte order of the machine, read-only."""
-    array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    array.flags.writeable = False
-    return array
+def _array(file: IO[bytes], shape: Shape, dtype: np.dtype[Any], *, stays: bool) -> tuple[Any, str]:
+    """The array at the place that a file is read at, read-only, and its checksum.
 
-
-def _array(file: IO[bytes], shape: Shape, dtype: np.dtype[Any]) -> tuple[AnyArray, str]:
-    """The array at the place that a file is read at, and its checksum."""
+    One that `stays` is left in the file.
+    """
+    if stays:
+        left = ArrayInFile(file, shape, dtype)
+        file.seek(left.start + left.row_bytes * len(left))
+        return left, left.checksum()
     one = np.empty(shape, dtype)
     if file.readinto(_bytes(one)) != one.nbytes:  # type: ignore[attr-defined]
         raise ModelFileError("was shortened while it was read")
-    return one, hashlib.sha256(_bytes(one)).hexdigest()
+    native = one.astype(one.dtype.newbyteorder("="), copy=False)
+    native.flags.writeable = False
+    return native, hashlib.sha256(_bytes(one)).hexdigest()
 
 
-def _mapped_array(file: IO[bytes], shape: Shape, dtype: np.dtype[Any]) -> tuple[AnyArray, str]:
-    """The same for an array that stays in the file."""
-    start, unchanged, checksum = file.tell(), Unchanged(file), hashlib.sha256()
-    try:
-        mapped = np.memmap(file, dtype, "r", start, shape).view(MappedArray)
-    except OSError:  # there is no room in the address space
-        raise MemoryError from None
-    file.seek(start)
-    end = start + mapped.nbytes
-    for place in range(start, end, BLOCK_BYTES):
-        checksum.update(file.read(min(BLOCK_BYTES, end - place)))
-    mapped.unchanged = unchanged
-    return mapped, checksum.hexdigest()
+class ArrayInFile(NDArrayOperatorsMixin):
+    """An array that stays in its file. What is taken from it is read then, and is in memory.
 
+    It is read, not mapped: a file that is cut would kill a process that has mapped it. Somebody
+    who writes to the file, or cuts it, in place makes all further answers an error.
 
-class Unchanged:
-    """Raises when called after somebody has written to a file, or cut it, in place."""
+    Parameters
+    ----------
+    file : binary file
+        Open, at the place where the array begins.
+    shape : tuple of int
+    dtype : dtype
+        As in the file.
+    """
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self.path = os.fspath(file.name)
+    def __init__(self, file: IO[bytes], shape: Shape, dtype: np.dtype[Any]) -> None:
+        self.path, self.start = os.fspath(file.name), file.tell()
         self.descriptor = os.dup(file.fileno())  # the file may get another name, or lose it
         self.state = self._state()
+        self.shape, self.ndim, self.size = shape, len(shape), math.prod(shape)
+        self.stored, self.dtype = dtype, dtype.newbyteorder("=")
+        self.row_bytes = math.prod(shape[1:]) * dtype.itemsize
 
     def __del__(self) -> None:
         os.close(self.descriptor)
@@ -182,41 +196,80 @@ class Unchanged:
         status = os.fstat(self.descriptor)
         return status.st_size, status.st_mtime_ns
 
-    def __call__(self) -> None:
-        if self._state() != self.state:
-            raise ModelFileError(
-                f"{self.path} was overwritten or cut in place after it was loaded: load it again, "
-                "and replace model files by renaming, as save does"
-            )
+    def checksum(self) -> str:
+        """That of all of its bytes, a block at a time."""
+        total, step = hashlib.sha256(), max(1, BLOCK_BYTES // max(1, self.row_bytes))
+        for first in range(0, len(self), step):
+            total.update(self._read(first, min(first + step, len(self)), "while it was read"))
+        return total.hexdigest()
 
-
-class MappedArray(np.memmap[Any, Any]):
-    """An array in a file. What is taken from it is a copy, of the file as it was loaded."""
-
-    unchanged: Callable[[], None]
-
-    def __array_finalize__(self, source: Any) -> None:
-        super().__array_finalize__(source)
-        self.unchanged = getattr(source, "unchanged", lambda: None)
+    def __len__(self) -> int:
+        return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
-        self.unchanged()  # reading from a file that was cut would kill the process
-        taken = np.asarray(self)[key].copy()
-        self.unchanged()
-        return taken
+        rows, *columns = key if isinstance(key, tuple) else (key,)
+        if isinstance(rows, slice):
+            first, end, step = rows.indices(len(self))
+            if step == 1:
+                return self._between(first, max(first, end))[(slice(None), *columns)]
+            rows = np.arange(first, end, step)
+        wanted = np.asarray(rows)
+        if wanted.dtype == bool:
+            wanted = np.flatnonzero(wanted)
+        wanted = np.where(wanted < 0, wanted + len(self), wanted).astype(np.intp)
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
+            raise IndexError(f"there are {len(self)} rows")
+        taken = self._some(wanted.ravel()).reshape(wanted.shape + self.shape[1:])
+        return taken[(*(slice(None) for _ in wanted.shape), *columns)]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        return self[:].astype(dtype or self.dtype, copy=False)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [one[:] if isinstance(one, ArrayInFile) else one for one in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("descriptor", "stored"):
+            raise AttributeError(name)
+        return getattr(self[:], name)  # sums and the like are those of a copy
 
     def __reduce__(self) -> Any:
         return self[:].__reduce__()
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        mapped = [one for one in inputs if isinstance(one, MappedArray)]
-        for one in mapped:
-            one.unchanged()
-        plain = [np.asarray(one) if isinstance(one, MappedArray) else one for one in inputs]
-        answer = getattr(ufunc, method)(*plain, **options)
-        for one in mapped:
-            one.unchanged()
-        return answer
+    def _some(self, rows: AnyArray) -> AnyArray:
+        """Copies of some rows (N,), of which those that are near each other are read at once."""
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        near = max(1, GAP_BYTES // max(1, self.row_bytes))
+        taken = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        for run in np.split(np.arange(len(rows)), 1 + np.flatnonzero(np.diff(ordered) > near)):
+            if len(run):
+                first = ordered[run[0]]
+                whole = self._between(int(first), int(ordered[run[-1]]) + 1)
+                taken[order[run]] = whole[ordered[run] - first]
+        return taken
+
+    def _between(self, first: int, end: int) -> AnyArray:
+        """Rows from one to before another."""
+        values = np.frombuffer(self._read(first, end), self.stored)
+        return values.reshape(end - first, *self.shape[1:]).astype(self.dtype)
+
+    def _read(self, first: int, end: int, when: str = "after it was loaded") -> bytearray:
+        """The bytes of rows."""
+        taken = bytearray((end - first) * self.row_bytes)
+        view, place = memoryview(taken), self.start + first * self.row_bytes
+        while view:
+            count = os.preadv(self.descriptor, [view], place)
+            if count == 0:
+                break
+            view, place = view[count:], place + count
+        if len(view) or self._state() != self.state:
+            raise ModelFileError(
+                f"{self.path} was overwritten or cut in place {when}: load it again, and replace "
+                "model files by renaming, as save does"
+            )
+        return taken
 
 
 def _bytes(array: AnyArray) -> Any:

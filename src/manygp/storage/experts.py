@@ -79,6 +79,8 @@ def describe_experts(model: FittedModel) -> dict[str, AnyArray]:
         "neighbours_sizes": integers(np.diff(neighbours.bounds)),
         "seats": integers(np.tile(np.arange(len(experts)), committee.layout.copies)),
     }
+    if data.spread is not None:
+        arrays["spread"] = data.spread
     if committee.communication is not None:
         arrays["communication"] = integers(committee.communication.indices)
     if model.order is not None:
@@ -121,6 +123,10 @@ def _data(manifest: dict[str, Any], arrays: dict[str, AnyArray]) -> TrainingData
     )
     require(type(data.constant_mean) is bool, "constant_mean is not true or false")
     require(every(lambda x: x >= 0, data.alpha), "a noise variance is negative")
+    if "spread" in arrays:
+        spread = bounded(arrays, "spread", (n,))
+        require(every(lambda x: x > 0, spread), "a weight is not positive")
+        data = data._replace(spread=spread)
     trend = manifest.get("trend") if manifest.get("schema") == 1 else manifest["trend"]
     return data if trend is None else data._replace(trend=_trend(trend, arrays, data))
 

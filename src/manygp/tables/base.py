@@ -70,6 +70,10 @@ class Batch(NamedTuple):
         """Number of rows."""
         return len(next(iter((*self.columns.values(), *self.kept))))
 
+    def some(self, rows: npt.NDArray[Any]) -> Batch:
+        """Some of the rows of a table of Python."""
+        return self._replace(columns={name: one[rows] for name, one in self.columns.items()})
+
     @property
     def dtypes(self) -> list[np.dtype[Any]]:
         """Types of the columns, as tables of other libraries have them."""

@@ -146,17 +146,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.fit_transform(X, y)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, **_: Any) -> Array:
-        """Learn what the columns hold, and encode them: (n, d).
+    def fit_transform(self, X: Any, y: Any = None, rows: Any = None, **_: Any) -> Array:
+        """Learn what the columns hold, and encode them: (n, d), or those that `rows` marks.
 
         The means of categories are those of other folds; `transform` has those of all rows.
         """
         batch, Y = _required(as_batch(X)), _targets(y)
+        if rows is not None and len(rows) == len(Y):
+            batch, Y = batch.some(rows), Y[rows]
         findings = self._findings(batch, len(Y))
         rng = np.random.RandomState(self.random_state)
         few = len(Y) <= 2 * ENCODING.folds
         folds = np.arange(len(Y)) % 2 if few else rng.randint(ENCODING.folds, size=len(Y))
-        rows = rng.permutation(len(Y))[: ENCODING.donors]
+        given = rng.permutation(len(Y))[: ENCODING.donors]
         columns, pieces, donors, gaps = [], [], [], []
         for one in findings:
             column = _learn(one.name, one.kind, batch, Y)
@@ -164,7 +166,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if column.kind == "category":
                 column = column._replace(fill=tuple(safe_mean(piece).tolist()))
             columns.append(column)
-            donors.append(piece[rows])
+            donors.append(piece[given])
             pieces.append(_out_of_fold(column, batch, Y, folds) if column.means else piece)
             gaps.append(unusual.missing)
         refuse_repeated("encoded column", [name for one in columns for name in one.features])

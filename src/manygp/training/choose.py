@@ -325,10 +325,13 @@ def trend_factories(
     seed : int
     run : ExecutionContext
     """
+    is_learned = trend not in ("auto", "constant", "none")
+    if is_learned and len(data.X) == 1:
+        raise ValueError(f"trend={trend!r} cannot be learned from one row; set trend='none'")
     if not isinstance(trend, str):
         yield regressor_factory(trend, data, seed, run)
         return
-    if trend in ("auto", "constant", "none"):
+    if not is_learned:
         yield TrendFactory(lambda _: TrendCandidate("constant", data.residuals))
     if trend != "auto" or len(data.X) >= TREND.fewest_rows:
         for family in families(trend):
@@ -382,7 +385,9 @@ def _in_time(factories: Iterator[TrendFactory], deadline: float) -> Iterator[Tre
 
 def start_kernel(data: TrainingData, variance: float) -> NoisyKernel:
     """The default kernel for what is left of the targets."""
-    return split_noise(default_kernel(data.X.shape[1], data.X.std(axis=0), variance))
+    columns = data.X.shape[1], data.X.std(axis=0)
+    weight = 1.0 if data.spread is None else data.mean_weight
+    return split_noise(default_kernel(*columns, variance, weight))
 
 
 class _TrendComparison(NamedTuple):
@@ -535,7 +540,7 @@ class KernelChoice(NamedTuple):
         """The best builder, which has no noise, beside one that has some."""
         (rng,) = self.rng.spawn(1)  # what is not taken changes nothing
         blocks = near_blocks(self.data.X, best.kernel, self.plan.shared_rows, rng)
-        floor = FITTING.noise_floor * self.trend.mean_square
+        floor = FITTING.noise_floor * self.trend.mean_square * self.data.mean_weight
         noisy = self._builder(self._fitted(with_noise_of(start, floor), blocks), best.layout)
         return self._compared("noise", {"free": best, "floor": noisy}, rng)
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from manygp import answers, inputs
 from manygp.answers import queried_by
-from manygp.arrays import Array
+from manygp.arrays import Array, IndexArray
 from manygp.calibration import LeftOutErrors
 from manygp.fit_report import Alternative, NothingLearnedWarning, Plan
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import TrendCandidate
-from manygp.inputs import Scaling, read_only
+from manygp.inputs import KnownRows, Scaling, read_only
 from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.metrics import interval_score
 from manygp.model import FittedModel
@@ -71,11 +71,14 @@ class Repeats(NamedTuple):
         over the targets, less what is known noise.
     n_rows : int
         All rows.
+    mean_weight : float
+        That of all rows. Squared differences are times the weights of rows.
     """
 
     n_repeated: int
     squares: float
     n_rows: int
+    mean_weight: float = 1.0
 
     @property
     def tell_noise(self) -> bool:
@@ -89,7 +92,7 @@ class Repeats(NamedTuple):
         Where they agree, a rule of succession holds: one more row might have differed as much as
         targets do. Without it the likelihood could choose no noise at all.
         """
-        return (self.squares + 1.0) / (self.n_repeated + 1.0)
+        return (self.squares + self.mean_weight) / (self.n_repeated + 1.0)
 
     def tell(self) -> None:
         """Say so on standard error if there are enough of them."""
@@ -106,13 +109,14 @@ def find_repeats(data: TrainingData) -> Repeats:
     n, n_groups = len(groups), int(groups.max()) + 1
     if n_groups == n:
         return Repeats(0, 0.0, n)
-    sizes = np.bincount(groups)
+    weights = np.ones(n) if data.spread is None else 1 / data.spread
+    sizes = np.bincount(groups, weights)
     within = 0.0
     for y in data.residuals.T:
-        mean = np.bincount(groups, y) / sizes
-        within += float(((y - mean[groups]) ** 2).sum()) / data.residuals.shape[1]
-    known = float((data.alpha * (1 - 1 / sizes[groups])).sum())
-    return Repeats(n - n_groups, max(0.0, within - known), n)
+        mean = np.bincount(groups, weights * y) / sizes
+        within += float((weights * (y - mean[groups]) ** 2).sum()) / data.residuals.shape[1]
+    known = float((data.alpha * weights * (1 - weights / sizes[groups])).sum())
+    return Repeats(n - n_groups, max(0.0, within - known), n, float(weights.mean()))
 
 
 def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -156,6 +160,8 @@ class Prepared(NamedTuple):
         Whether this is for a comparison only.
     warm : NoisyKernel or None
         The kernel of a fit before, from which this one goes on.
+    order : ndarray of shape (n,), or None
+        The place of each row among those that were given, if they are in an order of their own.
     """
 
     data: TrainingData
@@ -168,6 +174,7 @@ class Prepared(NamedTuple):
     compared: tuple[Alternative, ...] = ()
     is_trial: bool = False
     warm: NoisyKernel | None = None
+    order: IndexArray | None = None
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -223,8 +230,7 @@ TARGET = TargetChoice()
 
 def choose_transform(
     settings: Settings,
-    X: Array,
-    Y: Array,
+    rows: KnownRows,
     columns: tuple[str, ...] | int,
     others: Array | None = None,
 ) -> tuple[TargetTransform | None, tuple[Alternative, ...]]:
@@ -236,18 +242,19 @@ def choose_transform(
     Parameters
     ----------
     settings : Settings
-    X, Y : ndarrays of shape (n, d) and (n, t)
+    rows : KnownRows
     columns : tuple of str, or int
     others : ndarray of shape (m, t), optional
         Further targets that the map is for, whose rows are not known.
     """
+    Y = rows.Y
     every = Y if others is None else np.concatenate([Y, others])
     name, compared = settings.target_transform or "none", tuple[Alternative, ...]()
     if name == "auto":
         name = "none"
         if settings.chooses_target and _may_be_transformed(settings, Y):
             names = ["none", *(["log"] if every.min() >= 0 else []), "yeo-johnson"]
-            name, compared = _compared_transforms(names, settings, X, Y, columns)
+            name, compared = _compared_transforms(names, settings, rows, columns)
     if name == "none" and settings.bounds is None:
         return None, compared
     transform = TargetTransform.learned(name, every)
@@ -269,12 +276,12 @@ def _may_be_transformed(settings: Settings, Y: Array) -> bool:
 
 
 def _compared_transforms(
-    names: list[str], settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | int
+    names: list[str], settings: Settings, rows: KnownRows, columns: tuple[str, ...] | int
 ) -> tuple[str, tuple[Alternative, ...]]:
     """The name of the best transform, and how each was scored, in units of the std of y."""
-    n = len(Y)
-    some = np.sort(np.random.default_rng(0).permutation(n)[: TARGET.rows])
-    X, Y = X[some], Y[some]
+    some = np.sort(np.random.default_rng(0).permutation(len(rows.Y))[: TARGET.rows])
+    rows = rows.some(some)
+    Y = rows.Y
     lean = replace(
         settings,
         trend="constant" if settings.chooses_trend else settings.trend,
@@ -282,14 +289,13 @@ def _compared_transforms(
         hyperparameters="shared",
         overlap=TARGET.overlap,
         routing=TARGET.nearest,
-        alpha=inputs.check_alpha(settings.alpha, n)[some],
         time_budget=None,
         verbose=False,
     )
     scores = {}
     for name in names:
         transform = TargetTransform.learned(name, Y)
-        prepared = prepare(lean, X, Y, columns, transform=transform)._replace(is_trial=True)
+        prepared = prepare(lean, rows, columns, transform=transform)._replace(is_trial=True)
         run = ExecutionContext(settings.n_jobs, optimizer=settings.optimizer)
         scores[name] = _scores_of(train(lean, prepared, 0, run, perf_counter()))
     choice: Choice[str] = Choice("target", lambda name: scores[name][0], TARGET.min_gain)
@@ -317,39 +323,51 @@ def _scores_of(model: FittedModel) -> tuple[Array, float, float]:
 
 def prepare(
     settings: Settings,
-    X: Array,
-    Y: Array,
+    rows: KnownRows,
     columns: tuple[str, ...] | int,
     scalings: tuple[Scaling, Scaling] | None = None,
     transform: TargetTransform | None = None,
 ) -> Prepared:
-    """Scale rows X (n, d) and targets Y (n, t), and choose the kernel to start from.
+    """Scale rows and targets, and choose the kernel to start from.
 
     Scalings of inputs and targets that are not given are those of these rows. Targets are
-    transformed before they are scaled.
+    transformed before they are scaled. The default model of few rows depends on what they hold,
+    and not on their order.
     """
-    n, d = X.shape
+    order, is_default = None, all((settings.space.standard, settings.space.recalibrate))
+    if scalings is None and is_default and _are_sorted(settings, rows):
+        rows, order = rows.in_own_order()
+    X, Y, known_noise, weights = rows
+    d = X.shape[1]
     own = None if settings.kernel is None else settings.own_kernel(d)
-    noise = inputs.check_alpha(settings.alpha, n)
-    noise, Y = (noise, Y) if transform is None else transform.of_rows(noise, Y)
+    if transform is not None:
+        known_noise, Y = transform.of_rows(known_noise, Y)
     x_scaling, y_scaling = scalings or inputs.scalings(
-        X, Y, scale_X=settings.scales_X, scale_y=settings.normalize_y
+        X, Y, weights, scale_X=settings.scales_X, scale_y=settings.normalize_y
     )
-    alpha = inputs.normalised_alpha(noise, y_scaling.scale)
+    alpha = inputs.normalised_alpha(known_noise, y_scaling.scale)
     Z = inputs.scaled_rows(X, x_scaling, columns)
-    kernel = split_noise(default_kernel(d, Z.std(axis=0)) if own is None else own)
+    spread, weight = None, 1.0
+    if weights is not None:
+        spread, weight = read_only(1 / weights), float(weights.mean())
+    data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True, spread=spread)
+    kernel = split_noise(default_kernel(d, Z.std(axis=0), 1.0, weight) if own is None else own)
     if not settings.normalize_y and np.ptp(Y, axis=0).all():
         inputs.check_raw_targets(Y, *_reach_of_bounds(kernel, Z))
     if not (kernel.noise_variance or alpha.any()):
         inputs.check_repeated_rows(X, Y)
-    data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True)
-    space, repeats = settings.space, None
-    if space.standard and space.recalibrate:  # the paper's models stay as they are
+    repeats = None
+    if is_default:  # the paper's models stay as they are
         repeats = find_repeats(data)
         kernel = with_noise_floor(kernel, repeats)
         if settings.verbose:
             repeats.tell()
-    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, transform)
+    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, transform, order=order)
+
+
+def _are_sorted(settings: Settings, rows: KnownRows) -> bool:
+    """Whether rows are put into an order of their own: few, of which no message names one."""
+    return settings.scales_X and len(rows.X) <= SINGLE.sorted_rows
 
 
 def _reach_of_bounds(kernel: NoisyKernel, Z: Array) -> tuple[float, float]:
@@ -508,7 +526,21 @@ def fitted_model(
         plan=plan,
         target_transform=prepared.transform,
     )
+    if prepared.order is not None:
+        model = _in_order_of_data(model, prepared.order)
     return queried_by(model, settings)
+
+
+def _in_order_of_data(model: FittedModel, order: IndexArray) -> FittedModel:
+    """The same model, whose row i has the number order[i], (n,)."""
+    known, noise, errors = model.cross_validated, model.noise, model.errors
+    return replace(
+        model,
+        committee=model.committee.renumbered(order),
+        cross_validated=None if known is None else read_only(known[:, np.argsort(order)]),
+        noise=None if noise is None else replace(noise, rows=order[noise.rows]),
+        errors=None if errors is None else errors._replace(rows=order[errors.rows]),
+    )
 
 
 def _trend_deadline(deadline: float, plan: Plan, settings: Settings) -> float:

@@ -256,6 +256,8 @@ def _joined(
             still = np.zeros_like(at.basis), np.zeros_like(new.Y), np.ones(k)
             more += [at.basis, *still]
     n_data, order, codes = len(rows), model.order, new.codes
+    if before.spread is not None:  # new rows have a weight of 1
+        rows, more = [*rows, before.spread], [*more, np.ones(k)]
     numbered = order is not None or state.next_id != len(before.X)
     if numbered:
         rows, more = [*rows, ids_of(model)], [*more, ids]
@@ -267,6 +269,8 @@ def _joined(
         kriging = Kriging(*joined[6:10]) if n_data > 6 else None
         fitted, shift, growth = joined[3:6]
         data = data._replace(trend=Trend(trend.model, fitted, shift, growth, kriging))
+    if before.spread is not None:
+        data, n_data = data._replace(spread=joined[n_data]), n_data + 1
     return data, joined[n_data] if numbered else None, joined[-1] if codes is not None else None
 
 
@@ -530,6 +534,8 @@ def _require_alike(model: FittedModel, other: FittedModel) -> None:
             "normalize_X": bool(one.settings.scales_X),
         }
 
+    if any(one.committee.training_data().spread is not None for one in (model, other)):
+        raise ValueError("models of rows with weights cannot be merged: fit all rows together")
     theirs = shown(other)
     for what, own in shown(model).items():
         if own != theirs[what]:
@@ -559,7 +565,9 @@ def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") 
     alpha = np.asarray(data.alpha) * squared
     settings = replace(_narrowed(model), alpha=alpha if alpha.any() else 0.0, verbose=False)
     X, Y = model.x_scaling.undo(data.X), model.y_scaling.undo(data.targets)
-    prepared = prepare(settings, X, Y, model.columns)
+    weights = None if data.spread is None else 1 / data.spread
+    rows = inputs.KnownRows(X, Y, alpha, weights)
+    prepared = prepare(settings, rows, model.columns)
     prepared = prepared._replace(warm=model.kernel, transform=model.target_transform)
     seed = settings.random_state if isinstance(settings.random_state, int) else 0
     learned = train(settings, prepared, seed, run, begin)

@@ -324,6 +324,8 @@ def choose_boosting(data: TrainingData, seed: int, n_jobs: int | None) -> Boosti
     leaves = int(np.clip(BOOSTING.leaves_per_root * np.sqrt(len(data.X)), *BOOSTING.leaves))
     trees = partial(HistGradientBoostingRegressor, max_leaf_nodes=leaves, random_state=seed)
 
+    weights = None if data.spread is None else 1 / data.spread
+
     def scores(y: Array) -> Array:
         tried = trees(
             max_iter=BOOSTING.most_trees,
@@ -331,7 +333,7 @@ def choose_boosting(data: TrainingData, seed: int, n_jobs: int | None) -> Boosti
             validation_fraction=BOOSTING.choosing_share,
         )
         with threadpool_limits(1, user_api="openmp"):
-            halves: Array = tried.fit(data.X, y).validation_score_
+            halves: Array = tried.fit(data.X, y, weights).validation_score_
         return -2 * halves  # they are halves of negative squared errors, from no tree on
 
     with thread_map(n_jobs) as parallel_map:
@@ -373,7 +375,8 @@ def fit_folds(
         others = fold_of != fold
         with threadpool_limits(1, user_api="openmp"):  # folds run in parallel
             pairs = zip(regressors, Y[others].T, strict=True)
-            models = tuple(_fit(name, one, X[others], y) for one, y in pairs)
+            weights = None if data.spread is None else 1 / data.spread[others]
+            models = tuple(_fit(name, one, X[others], y, weights) for one, y in pairs)
             importance = _importance(models, X.shape[1])
             if name == "boosted":
                 models = tuple(map(Trees.of, models))
@@ -402,8 +405,9 @@ def _importance(models: tuple[Any, ...], d: int) -> Array:
     return total / max(total.sum(), 1e-300)
 
 
-def _fit(name: str, regressor: Any, X: Array, y: Array) -> Any:
+def _fit(name: str, regressor: Any, X: Array, y: Array, weights: Array | None) -> Any:
     from sklearn.base import clone
+    from sklearn.utils.validation import has_fit_parameter
 
     try:
         model = clone(regressor)
@@ -412,6 +416,8 @@ def _fit(name: str, regressor: Any, X: Array, y: Array) -> Any:
             f"trend={name} cannot be cloned, and each fold needs one of its own: {error}"
         ) from error
     try:
+        if weights is not None and has_fit_parameter(model, "sample_weight"):
+            return model.fit(X, y, sample_weight=weights)
         return model.fit(X, y)
     except Exception as error:
         raise ValueError(
