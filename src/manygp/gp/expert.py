@@ -753,17 +753,9 @@ class Experts(Sequence[Expert]):
         """Those that are made, by their place."""
         return dict(self._known)
 
-    def changed(
-        self,
-        data: TrainingData,
-        parts: Sequence[IndexArray],
-        neighbours: Sequence[IndexArray],
-        fits: KernelFits,
-        sizes: AnyArray,
-        known: dict[int, Expert],
-    ) -> Experts:
-        """The experts of other rows or parts, some of which are known, by their place."""
-        experts = Experts(data, parts, neighbours, fits, sizes)
+    def changed(self, known: dict[int, Expert], *rows: Any) -> Experts:
+        """The experts of other rows or parts, as `Experts` takes them; some are known."""
+        experts = Experts(*rows)
         experts.are_made_later, experts._known = self.are_made_later, known
         experts._factors = self._factors
         return experts

@@ -127,7 +127,7 @@ class Draft:
             n_jobs = settings.n_jobs if len(missing) > 1 else 1
             with thread_map(n_jobs, limit=one_thread) as parallel_map:
                 self.known |= dict(zip(missing, parallel_map(build, missing), strict=True))
-        experts = before.changed(data, parts, self.neighbours, self.fits, self.sizes, self.known)
+        experts = before.changed(self.known, data, parts, self.neighbours, self.fits, self.sizes)
         return replace(self.before, experts=experts, layout=layout, trend=data.trend)
 
     def _layout(self, X: Array) -> Layout:

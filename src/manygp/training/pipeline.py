@@ -94,9 +94,9 @@ class Repeats(NamedTuple):
         """
         return (self.squares + self.mean_weight) / (self.n_repeated + 1.0)
 
-    def tell(self) -> None:
+    def tell(self, *, verbose: bool) -> None:
         """Say so on standard error if there are enough of them."""
-        if self.tell_noise:
+        if verbose and self.tell_noise:
             say(
                 f"{self.n_repeated:,} of {self.n_rows:,} rows repeat others; the noise variance "
                 f"is at least {self.noise_floor:.2g} of that of y"
@@ -352,16 +352,15 @@ def prepare(
         spread, weight = read_only(1 / weights), float(weights.mean())
     data = TrainingData(Z, y_scaling.apply(Y), alpha, constant_mean=True, spread=spread)
     kernel = split_noise(default_kernel(d, Z.std(axis=0), 1.0, weight) if own is None else own)
-    if not settings.normalize_y and np.ptp(Y, axis=0).all():
-        inputs.check_raw_targets(Y, *_reach_of_bounds(kernel, Z))
+    if not settings.normalize_y:
+        _check_raw_targets(kernel, Z, Y)
     if not (kernel.noise_variance or alpha.any()):
         inputs.check_repeated_rows(X, Y)
     repeats = None
     if is_default:  # the paper's models stay as they are
         repeats = find_repeats(data)
         kernel = with_noise_floor(kernel, repeats)
-        if settings.verbose:
-            repeats.tell()
+        repeats.tell(verbose=settings.verbose)
     return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, transform, order=order)
 
 
@@ -370,11 +369,13 @@ def _are_sorted(settings: Settings, rows: KnownRows) -> bool:
     return settings.scales_X and len(rows.X) <= SINGLE.sorted_rows
 
 
-def _reach_of_bounds(kernel: NoisyKernel, Z: Array) -> tuple[float, float]:
-    """The smallest noise variance and the largest prior variance within the kernel's bounds."""
+def _check_raw_targets(kernel: NoisyKernel, Z: Array, Y: Array) -> None:
+    """Warn if the kernel's bounds hold no variance as small or as large as that of raw targets."""
+    if not np.ptp(Y, axis=0).all():
+        return
     with np.errstate(over="ignore", under="ignore"):
         smallest, largest = (kernel.with_theta(theta) for theta in kernel.bounds.T)
-        return smallest.noise_variance, float(largest.diag(Z).mean())
+        inputs.check_raw_targets(Y, smallest.noise_variance, float(largest.diag(Z).mean()))
 
 
 def train(

@@ -242,36 +242,41 @@ def _joined(
 
     The trend has learned nothing from the new ones, and says about them what it says about any.
     """
-    k, ids = len(new.X), np.arange(state.next_id, state.next_id + len(new.X))
-    rows: list[AnyArray] = [before.X, before.residuals, before.alpha]
-    more: list[AnyArray] = [new.X, new.Y, new.alpha]
-    trend = before.trend
-    if trend is not None:
-        at = trend.model.at(new.X)
-        more[1] = new.Y - at.mean
-        rows += [trend.fitted, trend.shift, trend.growth]
-        more += [at.mean, np.zeros_like(at.mean), np.zeros(k)]
-        if trend.kriging is not None and at.basis is not None:
-            rows += [*trend.kriging]
-            still = np.zeros_like(at.basis), np.zeros_like(new.Y), np.ones(k)
-            more += [at.basis, *still]
-    n_data, order, codes = len(rows), model.order, new.codes
+    k, trend = len(new.X), before.trend
+    pairs: list[tuple[AnyArray, AnyArray]] = [(before.X, new.X), (before.alpha, new.alpha)]
+    residuals, trend_pairs = (new.Y, []) if trend is None else _under(trend, new)
+    pairs += [(before.residuals, residuals), *trend_pairs]
+    n_data = len(pairs)
     if before.spread is not None:  # new rows have a weight of 1
-        rows, more = [*rows, before.spread], [*more, np.ones(k)]
-    numbered = order is not None or state.next_id != len(before.X)
-    if numbered:
-        rows, more = [*rows, ids_of(model)], [*more, ids]
-    if codes is not None:
-        rows, more = [*rows, model.encoder.codes_], [*more, codes]
-    joined = state.room.joined(rows, more)
-    data = before._replace(X=joined[0], residuals=joined[1], alpha=joined[2])
+        pairs.append((before.spread, np.ones(k)))
+    if model.order is not None or state.next_id != len(before.X):
+        pairs.append((ids_of(model), np.arange(state.next_id, state.next_id + k)))
+    if new.codes is not None:
+        pairs.append((model.encoder.codes_, new.codes))
+    joined = state.room.joined(*([pair[side] for pair in pairs] for side in (0, 1)))
+    data = before._replace(X=joined[0], alpha=joined[1], residuals=joined[2])
     if trend is not None:
-        kriging = Kriging(*joined[6:10]) if n_data > 6 else None
-        fitted, shift, growth = joined[3:6]
-        data = data._replace(trend=Trend(trend.model, fitted, shift, growth, kriging))
-    if before.spread is not None:
-        data, n_data = data._replace(spread=joined[n_data]), n_data + 1
-    return data, joined[n_data] if numbered else None, joined[-1] if codes is not None else None
+        fitted, shift, growth, *kriging = joined[3:n_data]
+        known = Kriging(*kriging) if kriging else None
+        data = data._replace(trend=Trend(trend.model, fitted, shift, growth, known))
+    behind = joined[n_data:]
+    codes = None if new.codes is None else behind.pop()
+    spread = None if before.spread is None else behind.pop(0)
+    return data._replace(spread=spread), behind[0] if behind else None, codes
+
+
+def _under(trend: Trend, new: NewRows) -> tuple[Array, list[tuple[AnyArray, AnyArray]]]:
+    """Residuals of new rows under a trend, and its own arrays, each with that of the new rows."""
+    k, at = len(new.X), trend.model.at(new.X)
+    pairs: list[tuple[AnyArray, AnyArray]] = [
+        (trend.fitted, at.mean),
+        (trend.shift, np.zeros_like(at.mean)),
+        (trend.growth, np.zeros(k)),
+    ]
+    if trend.kriging is not None and at.basis is not None:
+        still = np.zeros_like(at.basis), np.zeros_like(new.Y), np.ones(k)
+        pairs += zip(trend.kriging, (at.basis, *still), strict=True)
+    return new.Y - at.mean, pairs
 
 
 def _with_codes(encoder: Any, codes: AnyArray | None) -> Any:
