@@ -42,6 +42,7 @@ def test_an_additive_function_gets_an_additive_trend():
     assert error < 0.5 * np.sqrt(np.mean((plain.predict(X[test]) - y[test]) ** 2))
 
 
+@pytest.mark.filterwarnings("ignore::manygp.fit_report.NothingLearnedWarning")
 def test_noise_gets_no_trend():
     rng = np.random.default_rng(1)
     fitted = ManyGPRegressor(random_state=0).fit(rng.random((450, 3)), rng.normal(size=450))
