@@ -375,7 +375,7 @@ def test_nothing_learned_is_said():
     rng = np.random.default_rng(6)
     noise = rng.normal(size=200)
     with pytest.warns(NothingLearnedWarning, match="no better than by a constant"):
-        ManyGPRegressor(**LEAN).fit(rng.random((200, 5)), noise)
+        ManyGPRegressor(**LEAN).fit(rng.random((200, 1)), noise)
 
 
 # The command line and the report.
