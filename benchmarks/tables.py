@@ -37,7 +37,6 @@ import manygp
 from benchmarks.datasets.files import file_without_download
 from benchmarks.datasets.table_files import TABLE_FILES
 from manygp import metrics
-from manygp.answers import distribution_of
 
 SEED = 0
 LEVEL = 0.9
@@ -90,8 +89,8 @@ def committee(name: str, train: pandas.DataFrame, test: pandas.DataFrame) -> Sco
         seconds = perf_counter() - start
         run(folder, "predict", "train.manygp", f"test{ending}", "-o", "answers.csv")
         found = pandas.read_csv(Path(folder) / "answers.csv")
-        model = manygp.load(Path(folder) / "train.manygp").model_
-        dist = distribution_of(model, found["mean"].to_numpy(), found["std"].to_numpy())
+        model = manygp.load(Path(folder) / "train.manygp")
+        dist = model.predict_dist(test[list(model.feature_names_in_)])
     print(f"  manygp took the trend {json.loads(fitted)['trend']!r}")
     y = test[target].to_numpy(float)
     return Score(

@@ -1,5 +1,9 @@
 """What left-out rows teach: the correction of the variance, distributions, and intervals."""
 
+import dataclasses
+import functools
+import itertools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -8,6 +12,7 @@ from scipy import integrate, stats
 from data import noisy_rows, two_waves
 from manygp import ManyGPRegressor, load, metrics
 from manygp.calibration import (
+    CORRECTION,
     TAIL,
     ConformalScores,
     LeftOutErrors,
@@ -15,6 +20,7 @@ from manygp.calibration import (
     farthest_known,
     fit_conformal_scores,
     fit_curve,
+    fit_level,
     fit_scale,
     fit_tail,
     recalibrate,
@@ -75,6 +81,9 @@ def test_the_curve_never_falls_and_its_factor_stays_outside_of_what_was_seen():
     line = np.geomspace(1e-6, 1e6, 500)
     corrected = curve(line) * line
     assert np.all(np.diff(corrected) >= -1e-9 * corrected[1:])
+    flat = fit_curve(errors(np.ones_like(variance), variance))  # the variance tells nothing
+    slopes = np.diff(np.log(flat(line) * line)) / np.diff(np.log(line))
+    assert slopes.min() == pytest.approx(CORRECTION.least_power, abs=1e-6)
     low, high = np.exp(curve.log_variances[0]), np.exp(curve.log_variances[-1])
     assert_allclose(curve(np.array([low / 1e3, low])), np.exp(curve.log_factors[0]))
     assert_allclose(curve(np.array([high, high * 1e3])), np.exp(curve.log_factors[-1]))
@@ -93,6 +102,21 @@ def test_a_few_huge_errors_do_not_decide():
     squares[0, :3] = 1e6
     _, found = recalibrate(one._replace(squares=squares))
     assert chosen_name(found) != "scale"  # which would make all other rows far too unsure
+
+
+def test_rare_large_errors_raise_the_level_by_what_is_sure_of_them():
+    variance = spread()
+    one = errors(variance, variance)
+    squares = one.squares.copy()
+    squares[0, :120] = 12 * variance[:120]  # in few folds they would decide nothing
+    curve, found = recalibrate(one._replace(squares=squares))
+    assert chosen_name(found) != "none"
+    assert np.median(curve(variance)) == pytest.approx(1.33, abs=0.1)
+    squares[0, :120], squares[0, 0] = one.squares[0, :120], 1e9
+    assert 1 <= np.exp(fit_level(one._replace(squares=squares)).log_factors[0]) < 1.1
+    assert fit_level(errors(0.5 * variance, variance)).log_factors == (0.0,)
+    few = errors(np.full(20, 9.0), np.ones(20))
+    assert 0 < fit_level(few).log_factors[0] < fit_scale(few).log_factors[0]
 
 
 def test_a_std_that_heavy_tails_make_far_too_small_is_corrected():
@@ -462,6 +486,117 @@ def test_a_model_with_groups_is_saved_and_answers_the_same(tmp_path):
     found = [*same.predict_interval(queries, 0.8), same.predict_dist(queries).ppf(0.95)]
     assert_array_equal(found, expected)
     assert model.predict_dist(queries).dof.shape == (7,)
+
+
+# Errors that are spread as no Student-t is
+
+
+def mostly_exact(seed):
+    """Errors three fifths of which are tiny, and none of which is far."""
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random(N) < 0.6, 0.1 * rng.normal(size=N), rng.uniform(-2, 2, N))
+
+
+@functools.cache
+def shaped_scores():
+    return fit_conformal_scores(mostly_exact(0)[None], np.ones(N))
+
+
+def shaped_distribution():
+    return shaped_scores().distribution(MEAN, STD, np.ones(1))
+
+
+def test_a_shape_is_learned_only_where_a_student_t_does_not_hold_errors():
+    rng = np.random.default_rng(0)
+    for z in (rng.normal(size=2000), rng.standard_t(4, 2000)):
+        assert not fit_conformal_scores(z[None], np.ones(2000)).shaped
+    assert shaped_scores().shaped
+    few = mostly_exact(0)[:150]
+    assert not fit_conformal_scores(few[None], np.ones(150)).shaped
+
+
+def test_intervals_of_a_shape_are_those_of_the_errors():
+    scores = shaped_scores()
+    shaped = scores.distribution(np.zeros(N), np.ones(N), np.ones(1))
+    student = dataclasses.replace(shaped, shape=None)
+    new = mostly_exact(1)
+    for coverage in (0.5, 0.8, 0.9, 0.95):
+        lower, upper = shaped.interval(coverage)
+        assert abs(np.mean((lower <= new) & (new <= upper)) - coverage) < 0.02
+        assert_allclose(lower, -upper)
+    reach = scores.reach(0.9, np.ones((1, 1)))[0, 0]
+    assert shaped.interval(0.9)[1][0] == pytest.approx(reach, rel=0.01)
+    lower, upper = student.interval(0.9)
+    assert abs(np.mean((lower <= new) & (new <= upper)) - 0.9) > 0.02  # what the shape is for
+    assert metrics.log_score(new, shaped) < metrics.log_score(new, student) - 0.2
+
+
+def test_quantiles_and_probabilities_of_a_shape_are_inverse_far_out_and_near_the_mean():
+    found = shaped_distribution()
+    for level in (1e-300, 1e-20, 1e-4, 0.01, 0.05, 0.3, 0.4999, 0.5, 0.6, 0.95, 1 - 1e-9):
+        assert_allclose(found.cdf(found.ppf(level)), level, rtol=1e-9)
+    levels = np.linspace(1e-4, 1 - 1e-4, 999)
+    assert np.all(np.diff([found.ppf(level) for level in levels], axis=0) > 0)
+
+
+def test_the_density_of_a_shape_has_no_steps_and_is_that_of_its_probabilities():
+    found = shaped_distribution()
+    near = MEAN + STD * np.linspace(-3, 3, 40_001)[:, None]
+    density, slope = found.pdf(near), np.diff(found.cdf(near), axis=0) / np.diff(near, axis=0)
+    middle = found.pdf(near[:-1] + np.diff(near, axis=0) / 2)
+    assert_allclose(middle, slope, rtol=1e-3)
+    assert np.abs(np.diff(np.log(density), axis=0)).max() < 0.03
+
+
+def test_crps_of_a_shape_is_the_integral():
+    found = shaped_distribution()
+    for y in (MEAN, Y, MEAN + 0.02 * STD):
+        scores = found.crps(y)
+        for i in range(3):
+            one = PredictiveDistribution(MEAN[i], STD[i], found.dof, found.scale, found.shape)
+            ends = [-np.inf, *one.ppf(np.array([0.01, 0.2, 0.4, 0.6, 0.8, 0.99])), np.inf]
+            expected = 0.0
+            for low, high in itertools.pairwise(sorted([*ends, y[i]])):
+                above = low >= y[i]
+
+                def square(t, one=one, above=above):
+                    return float((one.cdf(t) - above) ** 2)
+
+                expected += integrate.quad(square, low, high, limit=200)[0]
+            assert scores[i] == pytest.approx(expected, rel=2e-3)
+
+
+def test_samples_follow_a_shape():
+    found = shaped_distribution()
+    samples = found.sample(4000, random_state=0)
+    assert samples.shape == (4000, 3)
+    for i in range(3):
+        assert stats.kstest(found.cdf(samples)[:, i], "uniform").pvalue > 1e-3
+
+
+def test_errors_that_are_all_zero_have_a_density():
+    scores = dataclasses.replace(ConformalScores.of(np.zeros((1, 500)), np.ones(500)), shaped=True)
+    found = scores.distribution(np.zeros(3), np.ones(3), np.ones(1))
+    assert np.all(np.isfinite(found.logpdf(np.array([0.0, 1e-9, 5.0]))))
+
+
+def test_a_model_whose_errors_have_a_shape_is_saved_and_answers_the_same(tmp_path):
+    rng = np.random.default_rng(8)
+    X = rng.random((1500, 1))
+    y = np.sin(6 * X[:, 0]) + np.where(rng.random(1500) < 0.7, 0.0, rng.uniform(-0.5, 0.5, 1500))
+    settings = {"trend": "constant", "overlap": 0, "hyperparameters": "independent"}
+    several = np.column_stack([y, y**2])
+    queries = np.linspace(0, 1, 7)[:, None]
+    for targets in (y, several):
+        model = ManyGPRegressor(random_state=0, **settings).fit(X, targets)
+        assert model.model_.conformal_scores.shaped
+        model.save(tmp_path / "model.gp")
+        same = load(tmp_path / "model.gp")
+        ours, theirs = model.predict_dist(queries), same.predict_dist(queries)
+        assert_array_equal(ours.ppf(0.95), theirs.ppf(0.95))
+        assert ours.ppf(0.95).shape == ours.crps(ours.mean).shape == targets[:7].shape
+        assert_array_equal(ours.logpdf(ours.mean), theirs.logpdf(ours.mean))
+        assert ours.sample(2, random_state=0).shape == (2, *targets[:7].shape)
 
 
 @pytest.mark.parametrize("dof", [2.0, 3.0, 5.0, 10.0, 100.0, np.inf])

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manygp import ManyGPRegressor, ModelFileError, load
+from manygp.answers import left_out_rows
 from manygp.kernels import RBF, White
 from manygp.noise import NOISE, _bounded, split_variance
 from manygp.storage import container
@@ -72,6 +73,26 @@ def test_pure_noise_stays_as_it_is(seed):
     same = ManyGPRegressor(random_state=0, noise="constant").fit(Z, noise)
     Z_new, new = rng.uniform(size=(2000, 3)), rng.normal(size=2000)
     assert nll(auto, Z_new, new) == pytest.approx(nll(same, Z_new, new), abs=5e-4)
+
+
+def test_errors_are_not_larger_than_promised_on_average():
+    few, targets = rows_of(150, 0)
+    model = ManyGPRegressor(random_state=0, noise="local").fit(few, targets)
+    assert model.model_.noise.level[0] > 0.05  # without it, so much larger
+    _, mean, std = left_out_rows(model.model_)
+    assert np.mean(((targets - mean) / std) ** 2) == pytest.approx(1.0, abs=0.03)
+
+
+def test_a_file_without_a_level_keeps_its_answers(local, tmp_path):
+    path = tmp_path / "model"
+    local.save(path)
+    manifest, arrays = container.read(path)
+    manifest = {key: value for key, value in manifest.items() if key != "arrays"}
+    level = arrays.pop("noise_level")
+    container.write(path, manifest, arrays)
+    near = X_NEW[:50]
+    std = local.predict(near, return_std=True)[1]
+    assert_allclose(load(path).predict(near, return_std=True)[1], std * np.exp(-level[0] / 2))
 
 
 def test_the_factor_is_bounded_by_the_rows_that_speak_for_it():

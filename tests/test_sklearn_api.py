@@ -94,6 +94,8 @@ CHANGES = {
     "n_targets": 1,
     "copy_X_train": False,
     "noise": "constant",
+    "target_transform": "log",
+    "bounds": (0, None),
 }
 
 

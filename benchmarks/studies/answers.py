@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.studies.processes import CannotRunError
 from manygp.arrays import Array
-from manygp.calibration import PredictiveDistribution
+from manygp.calibration import SHARES, PredictiveDistribution, Shape
 from manygp.metrics import coverage, crps, ence, log_score, nll, rmse
 
 # Share of the targets that the intervals should cover.
@@ -103,11 +103,20 @@ def joined_distributions(found: Sequence[PredictiveDistribution]) -> PredictiveD
     """Distributions of the rows of several fits as one, their rows one after the other."""
     if len(found) == 1:
         return found[0]
+    if not all(isinstance(one, PredictiveDistribution) for one in found):
+        raise TypeError("distributions of transformed targets cannot be joined")
     columns = [
         np.concatenate([np.broadcast_to(getattr(one, name), one.mean.shape) for one in found])
         for name in ("mean", "std", "dof", "scale")
     ]
-    return PredictiveDistribution(*columns)
+    if all(one.shape is None for one in found):
+        return PredictiveDistribution(*columns)
+    knots = [SHARES if one.shape is None else one.shape.knots for one in found]
+    rows = [
+        np.broadcast_to(own, (*one.mean.shape, len(SHARES)))
+        for own, one in zip(knots, found, strict=True)
+    ]
+    return PredictiveDistribution(*columns, Shape(np.concatenate(rows)))
 
 
 def share_inside(y: Array, interval: tuple[Array, Array]) -> float:

@@ -20,7 +20,6 @@ from benchmarks.studies.answers import (
     seconds_of,
     timed,
 )
-from manygp.answers import distribution_of
 from manygp.arrays import Array
 from manygp.regressor import ManyGPRegressor
 
@@ -46,7 +45,7 @@ def answer_of(model: ManyGPRegressor, fit_seconds: float, X_test: Array) -> Answ
     interval = None
     if len(model.model_.committee.training_data().X) >= FEWEST_CONFORMAL:
         interval = model.predict_interval(X_test, INTERVAL_LEVEL)
-    distribution = distribution_of(model.model_, mean, std)
+    distribution = model.predict_dist(X_test)
     note = ", ".join(_choice_texts(chosen))
     return Answer(mean, std, fit_seconds, seconds, note, interval, distribution)
 

@@ -23,7 +23,7 @@ from benchmarks.studies.peers import PEERS, answer_of, fitted
 from benchmarks.studies.processes import print_result
 from benchmarks.studies.study import CELL_SECONDS, InOwnProcesses, Result, Study
 from benchmarks.studies.trust_tables import CONDITIONAL, LEVELS, write_trust
-from manygp.answers import distribution_of, left_out_rows
+from manygp.answers import distribution_of, left_out_transformed
 from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
 from manygp.metrics import N_BINS, crps, ence, interval_score, log_score, nll
@@ -105,8 +105,8 @@ def _outcome(case: Split, model: str, seed: int) -> Outcome:
     left_out = None
     if model == "manygp":
         own, seconds = fitted(case.X_train, case.y_train, seed)
-        y, mean, std = left_out_rows(own.model_)
-        left_out = (y, distribution_of(own.model_, mean, std))
+        _, Y, mean, std = left_out_transformed(own.model_)
+        left_out = (Y[:, 0], distribution_of(own.model_, mean, std))
         answer = answer_of(own, seconds, case.X_test)
     else:
         answer = PEERS[model](case.X_train, case.y_train, case.X_test, seed)

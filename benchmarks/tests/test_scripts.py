@@ -4,7 +4,7 @@ from importlib import import_module
 
 import pytest
 
-from benchmarks import micro
+from benchmarks import micro, updates
 
 
 def test_small_steps_are_measured_as_ratios(monkeypatch, capsys):
@@ -17,7 +17,30 @@ def test_small_steps_are_measured_as_ratios(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["demo", "first", "large", "million", "routing", "seams", "sklearn_suite", "tables"]
+    "name",
+    [
+        "demo",
+        "first",
+        "large",
+        "million",
+        "routing",
+        "seams",
+        "sklearn_suite",
+        "tables",
+        "updates",
+    ],
 )
 def test_a_script_imports_what_there_is(name):
     assert import_module(f"benchmarks.{name}").__doc__
+
+
+def test_updates_are_timed_and_streams_scored(monkeypatch, capsys):
+    sizes = {"REPEATS": 1, "FIRST": 300, "DAYS": 2, "DAY_ROWS": 40, "WINDOW": 40, "KEPT": 320}
+    for name, value in sizes.items():
+        monkeypatch.setattr(updates, name, value)
+    updates.main(["cost", "500"])
+    updates.main(["shift", "window", "sgd"])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[1].split(":")[0].strip() == "1 row"
+    kinds = [line.split(":")[0].strip() for line in printed if ": RMSE" in line]
+    assert kinds == ["window", "sgd"]

@@ -1,7 +1,9 @@
 """Every answer of a fitted model, each a function of its record and of rows.
 
 Rows X (N, d) and answers are in the units of the data. Answers have the shape (N,) for one target,
-and (N, t) for several.
+and (N, t) for several. Where targets are transformed, experts know z = T(y), and this module alone
+maps what they say back to y: `predict_transformed` is of z, and `interval_of`, `distribution_of`
+and `in_units_of_y` take such a mean and std.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ import numpy as np
 
 from manygp import inputs, metrics
 from manygp.arrays import Array, IndexArray
-from manygp.calibration import ConformalScores, PredictiveDistribution, check_coverage
+from manygp.calibration import (
+    ConformalScores,
+    PredictiveDistribution,
+    check_coverage,
+    student_nll,
+)
 from manygp.committee.committee import Query
 from manygp.committee.covariance import between_rows
 from manygp.committee.gradients import gradients as committee_gradients
@@ -30,6 +37,7 @@ from manygp.relevance import Relevance, relevance_of
 from manygp.rules import NO_COMMUNICATION, ExpertPredictions, only_means
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.settings import Settings
+from manygp.targets import TransformedDistribution
 
 T = TypeVar("T")
 
@@ -56,6 +64,8 @@ def _once(answer: Callable[[FittedModel], T]) -> Callable[[FittedModel], T]:
 
 def mean(model: FittedModel, X: Array) -> Array:
     """The predicted means. A single expert whose prior is kept computes no variance."""
+    if model.target_transform is not None:
+        return predict(model, X)[0]
     Z = _scaled(model, X)
     if len(model.committee) > 1 or model.rules.recalibration.known < np.inf:
         return _in_units(model, _distribution(model, Query(Z))[0])
@@ -76,8 +86,45 @@ def predict(
     return _mean_and_std(model, Query(Z), known, latent=latent)
 
 
+def predict_transformed(
+    model: FittedModel, X: Array, *, latent: bool = False, alpha: Any = 0.0
+) -> tuple[Array, Array]:
+    """Mean and std of T(y), the transformed target; of y where it is modelled as it is."""
+    known = inputs.scaled_alpha(alpha, len(X), model.y_scaling)
+    return _transformed(model, Query(_scaled(model, X)), known, latent=latent)
+
+
+def in_units_of_y(
+    model: FittedModel, mean: Array, std: Array, latent: Array | None = None
+) -> tuple[Array, Array]:
+    """Mean and std of y of rows with this mean and std of T(y).
+
+    With `latent`, the std of the latent function, it is the std of what y is on average given
+    that function.
+    """
+    if model.target_transform is None:
+        return mean, std if latent is None else latent
+    average, spread = model.target_transform.moments(mean, std)
+    if latent is not None:
+        spread = model.target_transform.std_of_mean(mean, std, latent)
+    if not (np.isfinite(average).all() and np.isfinite(spread).all()):
+        raise ValueError(
+            "mean or std, in the units of y, is beyond floating point; rescale y, or predict rows "
+            "nearer to the training rows"
+        )
+    return average, spread
+
+
+def median_of(model: FittedModel, mean: Array) -> Array:
+    """The median of y of rows with this mean of T(y)."""
+    return mean if model.target_transform is None else model.target_transform.inverse(mean)
+
+
 def noise_std(model: FittedModel, X: Array) -> Array:
     """Standard deviation of the noise alone."""
+    if model.target_transform is not None:  # what the latent function leaves of the variance
+        total, latent = (predict(model, X, latent=one)[1] for one in (False, True))
+        return np.sqrt(np.maximum(total**2 - latent**2, 0.0))
     query = Query(_scaled(model, X))
     mean, variance, noise = _distribution(model, query)
     return _std_in_units(model, np.sqrt(_local(model, query, mean, variance, noise)[1]))
@@ -92,7 +139,10 @@ def gradients(model: FittedModel, x: Array) -> tuple[Array, Array]:
         log = model.noise.log_factor(0, with_slopes(Z), variance[None], mean[None])
         std = std * np.exp(0.5 * log)[0]
     unit = model.y_scaling.scale[0] / model.x_scaling.scale
-    return unit * mean.slope, unit * std.slope
+    slopes = unit * mean.slope, unit * std.slope
+    if model.target_transform is None:
+        return slopes
+    return model.target_transform.slopes(*predict_transformed(model, x[None]), *slopes)
 
 
 def predict_joint(
@@ -101,9 +151,16 @@ def predict_joint(
     """Mean, and joint covariance of the rows: (N, N) or (N, N, t)."""
     Z, squared = _scaled(model, X), _squared_scale(model)
     mean, cov = _joint(model, Z, latent=latent)
-    if not latent:
+    centre, transform = _in_units(model, mean), model.target_transform
+    if not latent and transform is None:
         np.einsum("tii->ti", cov)[:] += inputs.scaled_alpha(alpha, len(X), model.y_scaling)
-    return _in_units(model, mean), _squeeze(np.moveaxis(cov, 0, -1) * squared)
+    covariance = _squeeze(np.moveaxis(cov, 0, -1) * squared)
+    if transform is None:
+        return centre, covariance
+    _, std = predict_transformed(model, X, alpha=alpha)
+    if not latent:
+        np.einsum("ii...->i...", covariance)[:] = std**2
+    return transform.moments(centre, std)[0], transform.covariance(centre, std, covariance)
 
 
 def predict_interval(
@@ -111,7 +168,7 @@ def predict_interval(
 ) -> tuple[Array, Array]:
     """Lower and upper ends of intervals that hold y with a probability of `coverage`."""
     require_coverage(model, coverage)
-    return interval_of(model, *predict(model, X, alpha=alpha), coverage)
+    return interval_of(model, *predict_transformed(model, X, alpha=alpha), coverage)
 
 
 def require_coverage(model: FittedModel, coverage: float) -> None:
@@ -123,10 +180,13 @@ def require_coverage(model: FittedModel, coverage: float) -> None:
 def interval_of(
     model: FittedModel, mean: Array, std: Array, coverage: float
 ) -> tuple[Array, Array]:
-    """The intervals of rows with this mean and std, as `predict` returns them."""
+    """The intervals of y of rows with this mean and std, as of `predict_transformed`."""
     normalised = (std if std.ndim == 2 else std[:, None]) / model.y_scaling.scale
     width = conformal_scores(model).reach(coverage, normalised).reshape(std.shape) * std
-    return mean - width, mean + width
+    lower, upper = mean - width, mean + width
+    if model.target_transform is None:
+        return lower, upper
+    return model.target_transform.inverse(lower), model.target_transform.inverse(upper)
 
 
 def ready_for_intervals(model: FittedModel) -> FittedModel:
@@ -139,14 +199,29 @@ def ready_for_intervals(model: FittedModel) -> FittedModel:
     return replace(model, conformal_scores=conformal_scores(model))
 
 
-def predict_dist(model: FittedModel, X: Array, *, alpha: Any = 0.0) -> PredictiveDistribution:
-    """The distributions of y: Student-t, or normal where that is as likely."""
-    return distribution_of(model, *predict(model, X, alpha=alpha))
+def predict_dist(model: FittedModel, X: Array, *, alpha: Any = 0.0) -> Any:
+    """The distributions of y, whose T(y) is Student-t, or normal, or spread as errors are."""
+    return distribution_of(model, *predict_transformed(model, X, alpha=alpha))
 
 
-def distribution_of(model: FittedModel, mean: Array, std: Array) -> PredictiveDistribution:
-    """The distributions of y with this mean and std, as `predict` returns them."""
-    return conformal_scores(model).distribution(mean, std, model.y_scaling.scale)
+def distribution_of(
+    model: FittedModel, mean: Array, std: Array
+) -> PredictiveDistribution | TransformedDistribution:
+    """The distributions of y of rows with this mean and std, as of `predict_transformed`."""
+    base = conformal_scores(model).distribution(mean, std, model.y_scaling.scale)
+    if model.target_transform is None:
+        return base
+    return TransformedDistribution(
+        base, model.target_transform, *model.target_transform.moments(mean, std)
+    )
+
+
+def nll_of(model: FittedModel, y: Array, mean: Array, std: Array) -> Array:
+    """Negative log-likelihood of targets y where T(y) is normal with this mean and std."""
+    if model.target_transform is None:
+        return student_nll(y - mean, np.inf, std)
+    z = model.target_transform.forward(y)
+    return student_nll(z - mean, np.inf, std) - model.target_transform.log_slope(y)
 
 
 @_once
@@ -193,6 +268,14 @@ def left_out_answers(
 
     Without `most` all rows; else a random sample of at most that number.
     """
+    rows, Y, mean, std = left_out_transformed(model, most)
+    return rows, Y, *in_units_of_y(model, mean, std)
+
+
+def left_out_transformed(
+    model: FittedModel, most: int | None = None
+) -> tuple[IndexArray, Array, Array, Array]:
+    """The same, but means and std are those of T(y)."""
     return _left_out_sample(model) if most == LEFT_OUT_ROWS else _answers_without(model, most)
 
 
@@ -216,18 +299,20 @@ def _answers_without(
             std = np.sqrt((std**2 - alpha) * np.exp(logs) + alpha)
         std = _std_in_units(model, std)
     else:
-        mean, std = loo_predict(model, rows)
-    return rows, model.y_scaling.undo(data.targets_of(_places(model, rows))), mean, std
+        query = _left_out(model, rows)
+        mean, std = _transformed(model, query, _known_noise(model, query), latent=False)
+    return rows, _targets(model, _places(model, rows)), mean, std
 
 
 def left_out_scores(model: FittedModel) -> dict[str, float]:
-    """RMSE, NLL and ENCE of all training rows, each left out."""
-    y, mean, std = left_out_rows(model)
+    """RMSE, NLL and ENCE of all training rows, each left out; NLL is that of `nll_of`."""
+    _, Y, *transformed = left_out_transformed(model)
+    y, mean, std = map(np.ravel, (Y, *in_units_of_y(model, *transformed)))
     if len(y) < metrics.N_BINS:
         raise ValueError(f"ENCE needs {metrics.N_BINS} rows, and the model has {len(y)}")
     return {
         "rmse": metrics.rmse(y, mean),
-        "nll": metrics.nll(y, mean, std),
+        "nll": float(nll_of(model, Y.reshape(transformed[0].shape), *transformed).mean()),
         "ence": metrics.ence(y, mean, std),
     }
 
@@ -256,6 +341,14 @@ def sample(
     latent: bool = False,
 ) -> Array:
     """Draws from the joint distribution: (N, n_samples) or (N, t, n_samples)."""
+    draws = _draws(model, X, n_samples, rng, latent=latent)
+    return _draws_of_y(model, X, draws, latent=latent)
+
+
+def _draws(
+    model: FittedModel, X: Array, n_samples: int, rng: np.random.RandomState, *, latent: bool
+) -> Array:
+    """Draws of T(y) from the joint distribution: (N, n_samples) or (N, t, n_samples)."""
     mean, covs = _joint(model, _scaled(model, X), latent=latent)
     roots = [psd_root(cov) for cov in (covs[:1] if model.noise is None else covs)]
     draws = [
@@ -264,6 +357,23 @@ def sample(
     ]
     samples = model.y_scaling.undo(np.stack(draws, axis=-1)).swapaxes(1, 2)
     return samples[:, 0] if len(draws) == 1 else samples
+
+
+def _draws_of_y(model: FittedModel, X: Array, draws: Array, *, latent: bool) -> Array:
+    """Draws of T(y) at rows X as draws of y; latent ones of what y is on average given these."""
+    transform = model.target_transform
+    if transform is None:
+        return draws
+    z = draws[:, None] if draws.ndim == 2 else draws
+    z = z.swapaxes(1, 2)  # (N, n_samples, t)
+    if not latent:
+        y = transform.inverse(z)
+    else:
+        total, function = (predict_transformed(model, X, latent=one)[1] for one in (False, True))
+        noise = np.sqrt(np.maximum(total**2 - function**2, 0.0)).reshape(len(X), 1, -1)
+        y = transform.expected(z, noise)
+    y = y.swapaxes(1, 2)
+    return y[:, 0] if draws.ndim == 2 else y
 
 
 def log_marginal_likelihood(model: FittedModel) -> float:
@@ -335,8 +445,15 @@ def calibration_ratio(model: FittedModel, X: Array) -> Array:
 
 def training_rows(model: FittedModel) -> tuple[Array, Array]:
     """Inputs (n, d) and targets (n, t) of the training rows."""
-    data, rows = model.committee.training_data(), _places(model, slice(None))
-    return model.x_scaling.undo(data.X[rows]), model.y_scaling.undo(data.targets[rows])
+    rows = _places(model, slice(None))
+    X = model.committee.training_data().X
+    return model.x_scaling.undo(X[rows]), _targets(model, rows)
+
+
+def _targets(model: FittedModel, places: IndexArray) -> Array:
+    """Targets (N, t) of rows of the committee, in the units of y."""
+    values = model.y_scaling.undo(model.committee.training_data().targets_of(places))
+    return values if model.target_transform is None else model.target_transform.inverse(values)
 
 
 def _scaled(model: FittedModel, X: Array) -> Array:
@@ -376,10 +493,27 @@ def _mean_and_std(
     model: FittedModel, query: Query, known_noise: Array, *, latent: bool
 ) -> tuple[Array, Array]:
     """Mean and std in the units of y."""
+    mean, std = _transformed(model, query, known_noise, latent=latent)
+    if model.target_transform is None:
+        return mean, std
+    if not latent:
+        return in_units_of_y(model, mean, std)
+    _, total = _transformed(model, query, known_noise, latent=False)
+    return in_units_of_y(model, mean, total, std)
+
+
+def _transformed(
+    model: FittedModel, query: Query, known_noise: Array, *, latent: bool
+) -> tuple[Array, Array]:
+    """Mean and std of T(y). Noise that is known of new rows is that of y."""
     mean, variance, noise = _distribution(model, query)
     function, noise = _local(model, query, mean, variance, noise)
+    centre = _in_units(model, mean)
+    if model.target_transform is not None and query.left_out is None:
+        median = model.target_transform.inverse(centre)
+        known_noise = model.target_transform.noise(median, known_noise)
     std = np.sqrt(function if latent else function + noise + known_noise)
-    return _in_units(model, mean), _std_in_units(model, std)
+    return centre, _std_in_units(model, std)
 
 
 def _local(
@@ -518,6 +652,64 @@ def _require_as_fitted(
                 f"{chosen}={getattr(settings, chosen)!r} is chosen by fit, which had {name}="
                 f"{fitted!r}, not {now!r}: fit again, or set {chosen} to {values}"
             )
+
+
+class Rows(NamedTuple):
+    """Rows as numbers (N, d), and if an encoder has made them, what is not known about them."""
+
+    X: Array
+    encoded: Any
+    encoder: Any = None
+
+    @property
+    def are_known(self) -> bool:
+        """Whether no value is missing or unknown."""
+        return self.encoded is None or not (self.encoded.missing | self.encoded.unknown).any()
+
+    def predict(
+        self, model: FittedModel, *, latent: bool = False, alpha: Any = 0.0
+    ) -> tuple[Array, Array]:
+        """Mean and std of y, values of the rows being known or not."""
+        if self.are_known:
+            return predict(model, self.X, latent=latent, alpha=alpha)
+        mean, std = self.transformed(model, latent=latent, alpha=alpha)
+        if not latent or model.target_transform is None:
+            return in_units_of_y(model, mean, std)
+        return in_units_of_y(model, mean, self.transformed(model, alpha=alpha)[1], std)
+
+    def transformed(
+        self, model: FittedModel, *, latent: bool = False, alpha: Any = 0.0
+    ) -> tuple[Array, Array]:
+        """Mean and std of T(y)."""
+        if self.are_known:
+            return predict_transformed(model, self.X, latent=latent, alpha=alpha)
+        known = inputs.check_alpha(alpha, len(self.X))
+        answer: tuple[Array, Array] = self.encoder.predicted(
+            lambda X, a: predict_transformed(model, X, latent=latent, alpha=a),
+            self.encoded,
+            known,
+        )
+        return answer
+
+    def joint(self, model: FittedModel, *, latent: bool, alpha: Any) -> tuple[Array, Array]:
+        """Mean and joint covariance; that of doubtful rows has their std on its diagonal."""
+        mean, cov = predict_joint(model, self.X, latent=latent, alpha=alpha)
+        if not self.are_known:
+            mean, std = self.predict(model, latent=latent, alpha=alpha)
+            wider = std / np.sqrt(np.einsum("ii...->i...", cov))
+            cov = cov * wider[:, None] * wider[None, :]
+        return mean, cov
+
+    def sample(
+        self, model: FittedModel, n_samples: int, rng: np.random.RandomState, *, latent: bool
+    ) -> Array:
+        """Draws of y from the joint distribution: (N, n_samples) or (N, t, n_samples)."""
+        draws = _draws(model, self.X, n_samples, rng, latent=latent)
+        if not self.are_known:
+            mean, std = self.transformed(model, latent=latent)
+            filled, narrow = predict_transformed(model, self.X, latent=latent)
+            draws = mean[..., None] + (draws - filled[..., None]) * (std / narrow)[..., None]
+        return _draws_of_y(model, self.X, draws, latent=latent)
 
 
 class Prior(NamedTuple):

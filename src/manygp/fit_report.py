@@ -16,6 +16,10 @@ from manygp.runtime.words import counted, duration
 Shrinkage: TypeAlias = float | Callable[[NoisyKernel], Any]
 
 
+class NothingLearnedWarning(UserWarning):
+    """Left-out rows are predicted no better than by a constant."""
+
+
 class Plan(NamedTuple):
     """Plan of a fit: the choices that it may make, and their cost.
 

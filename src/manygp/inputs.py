@@ -346,10 +346,25 @@ class Moments(NamedTuple):
 
 def training_rows(estimator: Any, X: Any, y: Any, encoder: Any) -> tuple[Array, Array]:
     """X of shape (n, d) and y of shape (n, t), finite floats; sets the estimator's columns."""
-    from scipy.sparse import issparse
-    from sklearn.utils.validation import check_array, check_consistent_length
+    from sklearn.utils.validation import check_consistent_length
 
     table, X = X, _new_features(estimator, X) if encoder is None else None
+    Y = targets(estimator, y)
+    if X is not None:
+        check_consistent_length(X, Y)
+    refuse_missing(Y, "y", None)
+    if X is None:
+        X = np.ascontiguousarray(encoder.fit_transform(table, Y))
+        estimator.n_features_in_ = encoder.n_features_in_
+        estimator.feature_names_in_ = encoder.feature_names_in_
+    return X, Y
+
+
+def targets(estimator: Any, y: Any) -> Array:
+    """y as floats (n, t), of as many targets as were announced."""
+    from scipy.sparse import issparse
+    from sklearn.utils.validation import check_array
+
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
@@ -360,14 +375,7 @@ def training_rows(estimator: Any, X: Any, y: Any, encoder: Any) -> tuple[Array, 
     y = check_array(y, dtype=np.float64, **given)
     Y = np.ascontiguousarray(y.reshape(len(y), -1))  # sums depend on the order in memory
     check_targets(Y, estimator.n_targets)
-    if X is not None:
-        check_consistent_length(X, Y)
-    refuse_missing(Y, "y", None)
-    if X is None:
-        X = np.ascontiguousarray(encoder.fit_transform(table, Y))
-        estimator.n_features_in_ = encoder.n_features_in_
-        estimator.feature_names_in_ = encoder.feature_names_in_
-    return X, Y
+    return Y
 
 
 def _new_features(estimator: Any, X: Any) -> Array:

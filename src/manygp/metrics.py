@@ -76,6 +76,21 @@ def rmse(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike | None = None) -> fl
     return _root_mean_square(y - mu)
 
 
+def r2(y_true: ArrayLike, mean: ArrayLike, constant: float) -> float:
+    """Share of the squared error of a constant that predictions save; negative if they are worse.
+
+    Parameters
+    ----------
+    y_true, mean : array-like of shape (n,)
+        Observed targets and predicted means.
+    constant : float
+        The constant, such as the mean of the training targets.
+    """
+    y, mu = _check_rows(y_true=y_true, mean=mean)
+    worst = _root_mean_square(y - constant)
+    return 1.0 if worst == 0 else 1 - (_root_mean_square(y - mu) / worst) ** 2
+
+
 def nll(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     """Mean negative log-likelihood of the targets, in nats per row.
 

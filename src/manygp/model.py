@@ -2,20 +2,155 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from manygp._moved import answer_as_method
-from manygp.arrays import Array, IndexArray
-from manygp.calibration import ConformalScores
+from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.calibration import ConformalScores, LeftOutErrors
 from manygp.committee.committee import Committee
 from manygp.fit_report import CalibrationReport, Plan
-from manygp.inputs import Scaling
+from manygp.inputs import Scaling, read_only
 from manygp.kernels.base import NoisyKernel
 from manygp.noise import LocalNoise
 from manygp.rules import PredictionRules
 from manygp.settings import Settings
+from manygp.targets import TargetTransform
+
+# Room that is made for new rows, as a share of those that there are, and at least: each row is
+# then copied three times on average, however many come.
+SPARE_SHARE = 0.5
+LEAST_SPARE = 1000
+
+
+class Room:
+    """Room behind the rows of a model, in which new ones are written.
+
+    Models of before see their own rows only. A copy or a pickle begins without room.
+    """
+
+    def __init__(self) -> None:
+        self.used, self.buffers = -1, list[AnyArray]()
+        self.lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[Room], tuple[()]]:
+        return Room, ()
+
+    def joined(self, rows: Sequence[AnyArray], more: Sequence[AnyArray]) -> list[AnyArray]:
+        """Arrays (n, ...) with further rows (k, ...) behind each.
+
+        Where `rows` are all that was written so far, they are not copied.
+        """
+        n, k = len(rows[0]), len(more[0])
+        with self.lock:
+            own = len(self.buffers) == len(rows) and all(
+                one.base is buffer for one, buffer in zip(rows, self.buffers, strict=True)
+            )
+            if not own or self.used != n or n + k > len(self.buffers[0]):
+                size = n + k + max(LEAST_SPARE, int(SPARE_SHARE * n))
+                self.buffers = [np.empty((size, *one.shape[1:]), one.dtype) for one in rows]
+                for buffer, one in zip(self.buffers, rows, strict=True):
+                    buffer[:n] = one
+            self.used = n + k
+            for buffer, one in zip(self.buffers, more, strict=True):
+                buffer[n : n + k] = one
+            return [read_only(buffer[: n + k]) for buffer in self.buffers]
+
+
+# Why all is learned again.
+REASONS = ("", "growth", "drift", "asked")
+
+
+class Updates(NamedTuple):
+    """What has happened to a model since its kernel, trend and parts were learned.
+
+    Attributes
+    ----------
+    next_id : int
+        Number of the next row.
+    first_new : int
+        Number of the first row that kernel, trend and parts were not learned from.
+    n_learned : int
+        Rows that kernel, trend and parts were learned from.
+    largest_part : int
+        Rows of the largest part then.
+    n_errors : int
+        Errors that have come or gone since corrections and intervals were learned.
+    n_scored : int
+        New rows that were predicted before they were added.
+    recent : ndarray of shape (2, k)
+        Of the last of these: squared error in units of the std, and whether the interval held y.
+    evidence : ndarray of shape (2, 2)
+        That intervals hold fewer, and more, than they promise, in nats; and since how many rows.
+    n_refreshes : int
+    reason : str
+        That of the last refresh, one of `REASONS`; empty if there was none.
+    room : Room
+    """
+
+    next_id: int
+    first_new: int
+    n_learned: int
+    largest_part: int
+    n_errors: int = 0
+    n_scored: int = 0
+    recent: Array = np.empty((2, 0))
+    evidence: Array = np.zeros((2, 2))
+    n_refreshes: int = 0
+    reason: str = ""
+    room: Room = Room()  # a model that is updated gets its own
+
+    @property
+    def drift(self) -> Drift:
+        """What new rows have said about the model."""
+        square, coverage = self.recent.mean(axis=1) if self.recent.size else (np.nan, np.nan)
+        worse, better = self.evidence[0].tolist()
+        return Drift(
+            self.n_scored,
+            self.recent.shape[1],
+            float(square),
+            float(coverage),
+            worse,
+            better,
+            self.n_refreshes,
+            self.reason,
+        )
+
+
+class Drift(NamedTuple):
+    """What new rows, each predicted before it was added, have said about a model.
+
+    Attributes
+    ----------
+    n_scored : int
+        How many there were.
+    n_recent : int
+        How many of them, the last ones, the next two numbers are about.
+    mean_square : float
+        Mean squared error in units of the std: 1 where the std is right.
+    coverage : float
+        Share of 90% intervals that held y; NaN for a model without calibration.
+    evidence_worse, evidence_better : float
+        Evidence that intervals hold 85%, or 95%, instead of 90%, in nats: CUSUM statistics. From
+        9.2 on it is drift.
+    n_refreshes : int
+        How often all was learned again.
+    reason : str
+        Why it was the last time: "growth", "drift" or "asked".
+    """
+
+    n_scored: int
+    n_recent: int
+    mean_square: float
+    coverage: float
+    evidence_worse: float
+    evidence_better: float
+    n_refreshes: int
+    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +187,14 @@ class FittedModel:
     target : str or None
         Name of the target in its table, if it was read from one.
     order : ndarray of shape (n,), or None
-        The place in the data of each row of the committee, where they were sorted out on a disk;
-        None if they are in the order of the data.
+        The number of each row of the committee: its place in the data, and those of rows that were
+        added go on from there. None if row i has the number i.
+    errors : LeftOutErrors or None
+        What the committee, uncorrected, predicted for rows that were left out.
+    updates : Updates or None
+        What has happened since `fit`, if rows were added or forgotten.
+    target_transform : TargetTransform or None
+        The map T of targets that experts know, and `y_scaling` scales; None if they know y.
     """
 
     settings: Settings
@@ -73,6 +214,9 @@ class FittedModel:
     encoder: Any = None
     target: str | None = None
     order: IndexArray | None = None
+    errors: LeftOutErrors | None = None
+    updates: Updates | None = None
+    target_transform: TargetTransform | None = None
 
     @property
     def names(self) -> tuple[str, ...] | None:

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.calibration import CORRECTION, LeftOutErrors, gains, normal_nll
+from manygp.calibration import CORRECTION, LeftOutErrors, gains, log_level, normal_nll
 from manygp.checks import floats, indices, require
 from manygp.fit_report import Alternative
 from manygp.inputs import read_only
@@ -63,9 +63,8 @@ class NoiseChoice:
     # Newton steps, and the change of g at which they end.
     most_steps: int = 30
     tolerance: float = 1e-2
-    # The largest g, and the largest squared error in units of its variance that counts as such.
+    # The largest g.
     largest: float = 6.0
-    largest_square: float = 50.0
     # Where the predicted std is this many times larger than any that was seen, the factor has no
     # say.
     far_std: float = 2.0
@@ -161,6 +160,9 @@ class LocalNoise:
         Rows for each degree of freedom: what the rule of succession bounds the factor by.
     strength : float
         Exponent of the factor.
+    level : ndarray of shape (t,)
+        Logarithm of a factor of all rows, at least 0. What few rows teach is too small in some
+        places, and these cost more than others gain.
     rows : ndarray of shape (m,)
         Training rows that were left out,
     held_out : ndarray of shape (t, m)
@@ -171,6 +173,7 @@ class LocalNoise:
     coefficients: tuple[Array, ...]
     seen: Array
     strength: float
+    level: Array
     rows: IndexArray
     held_out: Array
 
@@ -180,7 +183,7 @@ class LocalNoise:
         columns = features.columns(Z, log_std, mean)
         g = multiply_rows(features.terms(columns), self.coefficients[target])
         bounded = _bounded(g, self.seen[target])
-        return self.strength * features.near(Z, log_std) * bounded
+        return features.near(Z, log_std) * (self.strength * bounded + self.level[target])
 
     def of_left_out(self, rows: IndexArray, log_factors: Array) -> Array:
         """Logarithms (t, N) of training rows that are left out: those of folds where there are.
@@ -199,6 +202,7 @@ class LocalNoise:
             "noise_held_out": self.held_out,
             "noise_seen": self.seen,
             "noise_strength": np.array([self.strength]),
+            "noise_level": self.level,
         }
         for t, (one, coefficients) in enumerate(
             zip(self.features, self.coefficients, strict=True)
@@ -225,12 +229,19 @@ class LocalNoise:
         (strength,) = floats(arrays, "noise_strength", (1,)).tolist()
         seen = floats(arrays, "noise_seen", (n_targets,))
         held_out = floats(arrays, "noise_held_out", (n_targets, len(rows)))
+        level = np.zeros(n_targets)  # as in files of version 0.3
+        if "noise_level" in arrays:
+            level = floats(arrays, "noise_level", (n_targets,))
         require(0 <= strength <= 1, "the strength of its noise must lie between 0 and 1")
         require(np.all(seen >= 0), "the rows of its noise must not be negative")
+        require(
+            np.all((level >= 0) & (level <= NOISE.largest)),
+            f"the level of its noise must lie between 0 and {NOISE.largest:g}",
+        )
         require(np.all(np.abs(held_out) <= NOISE.largest), "a factor of its noise is too large")
         fits = [_read_features(arrays, t, d) for t in range(n_targets)]
         features, coefficients = zip(*fits, strict=True)
-        return cls(features, coefficients, seen, strength, rows, held_out)
+        return cls(features, coefficients, seen, strength, level, rows, held_out)
 
 
 def _read_features(arrays: dict[str, AnyArray], t: int, d: int) -> tuple[Features, Array]:
@@ -300,7 +311,7 @@ def _fit(sums: _Sums, squares: Array) -> tuple[Array, float]:
     b[0] = np.log(max(squares.mean(), 1e-12))
     for _ in range(NOISE.most_steps):
         g = np.clip(H @ b, -NOISE.largest, NOISE.largest)
-        excess = np.minimum(squares * np.exp(-g), NOISE.largest_square) - 1
+        excess = np.minimum(squares * np.exp(-g), CORRECTION.largest_square) - 1
         step = cho_solve(factor, H.T @ excess / 2 - precision @ b)
         change = np.abs(H @ step).max()
         b += step * min(1.0, 1.5 / max(change, 1e-300))
@@ -357,13 +368,15 @@ def learn_noise(
     if not taken:
         return None, alternatives
     strength = best or NOISE.strengths[0]
+    level = log_level(squares / (total * np.exp(strength * logs)))
     noise = LocalNoise(
         features,
         tuple(read_only(one) for one in coefficients),
         np.array(seen),
         strength,
+        level,
         errors.rows,
-        read_only(strength * logs),
+        read_only(np.minimum(strength * logs + level[:, None], NOISE.largest)),
     )
     return noise, alternatives
 

@@ -10,7 +10,7 @@ from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone
@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from manygp import answers, inputs, storage
+from manygp.answers import Rows
 from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
 from manygp.fit_report import CalibrationReport, Plan
@@ -30,25 +31,14 @@ from manygp.rules import ExpertPredictions
 from manygp.runtime.progress import Progress, shown, warn
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.sklearn_compat import SklearnAttributes, warn_at_bounds
+from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
-from manygp.training.pipeline import prepare, train
+from manygp.training.pipeline import choose_transform, prepare, train
+from manygp.updating import Updating
 
 
-class Rows(NamedTuple):
-    """Rows as numbers (N, d), and if an encoder has made them, what is not known about them."""
-
-    X: Array
-    encoded: Any
-    encoder: Any = None
-
-    @property
-    def are_known(self) -> bool:
-        """Whether no value is missing or unknown."""
-        return self.encoded is None or not (self.encoded.missing | self.encoded.unknown).any()
-
-
-class ManyGPRegressor(RegressorMixin, SklearnAttributes):
+class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
     """Gaussian process regression by a committee of local experts that calibrates itself.
 
     One kernel is fitted for all rows. In its metric the rows are partitioned among many small
@@ -112,6 +102,11 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         smooth factor that depends on the row, its predicted std and mean, learned from rows that
         were left out. "auto" takes it where left-out rows gain by it. A kernel of your own, or a
         calibration of the paper's, has none.
+    target_transform : {"auto", None, "log", "yeo-johnson"}, default="auto"
+        Skewed targets may be modelled as T(y), a logarithm or a power; all answers are in the
+        units of y. "auto" takes one where left-out rows gain by it.
+    bounds : tuple of two floats or None, default=None
+        The least and the largest value that y can have: means, intervals and quantiles keep to it.
     alpha : float or array-like of shape (n,), default=0.0
         Known noise variance of the training targets, in the square of their units, on top of
         the kernel's White. It counts whenever one of these rows is left out. As in scikit-learn
@@ -221,6 +216,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         trend: Any = "auto",
         prior_mean: str | None = None,
         noise: str = "auto",
+        target_transform: str | None = "auto",
+        bounds: Any = None,
         alpha: Any = 0.0,
         optimizer: Any = "fmin_l_bfgs_b",
         normalize_X: bool | None = None,
@@ -247,6 +244,8 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         self.trend = trend
         self.prior_mean = prior_mean
         self.noise = noise
+        self.target_transform = target_transform
+        self.bounds = bounds
         self.alpha = alpha
         self.optimizer = optimizer
         self.normalize_X = normalize_X
@@ -351,9 +350,10 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         if encoder is not None and encoder.training_noise_.any():
             noise = inputs.check_alpha(settings.alpha, len(Y)) + encoder.training_noise_
             settings = replace(settings, alpha=noise)
-        prepared = prepare(
-            settings, X, Y, inputs.columns_of(self) if encoder is None else encoder.names
-        )
+        columns = inputs.columns_of(self) if encoder is None else encoder.names
+        transform, compared = choose_transform(settings, X, Y, columns)
+        prepared = prepare(settings, X, Y, columns, transform=transform)
+        prepared = prepared._replace(compared=compared)
         checkpoint = None
         if folder is not None:
             data = key_of(X, Y, prepared.data.alpha)
@@ -468,9 +468,9 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
             return self._prior(X, self._settings()).answer(return_std, return_cov, **known)
         model, rows = self.model_, self._rows(X)
         if return_cov:
-            return self._joint(model, rows, latent=latent, alpha=alpha)
+            return rows.joint(model, latent=latent, alpha=alpha)
         if return_std or not rows.are_known:
-            answer = self._mean_and_std(model, rows, latent=latent, alpha=alpha)
+            answer = rows.predict(model, latent=latent, alpha=alpha)
             return answer if return_std else answer[0]
         return answers.mean(model, rows.X)
 
@@ -497,15 +497,17 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         """
         model = self.model_
         answers.require_coverage(model, coverage)
-        mean, std = self._mean_and_std(model, self._rows(X), alpha=alpha)
+        mean, std = self._rows(X).transformed(model, alpha=alpha)
         return answers.interval_of(model, mean, std, coverage)
 
-    def predict_dist(self, X: Any, *, alpha: Any = 0.0) -> PredictiveDistribution:
+    def predict_dist(
+        self, X: Any, *, alpha: Any = 0.0
+    ) -> PredictiveDistribution | TransformedDistribution:
         """The predictive distribution of y for each row: a Student-t with real tails.
 
-        Its degrees of freedom and scale have the highest log score of training rows that were
-        each left out; it is the normal distribution where that is as good. Where errors of small
-        and of large std differ, they are those of rows of a similar std.
+        Its degrees of freedom and scale have the highest log score of training rows of a similar
+        std that were each left out; it is normal where that is as good, and takes the shape of
+        these errors where they are spread as no Student-t is.
 
         Parameters
         ----------
@@ -515,12 +517,12 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
 
         Returns
         -------
-        PredictiveDistribution
+        PredictiveDistribution, or TransformedDistribution where targets are transformed
             With `mean`, `std`, `pdf`, `logpdf`, `cdf`, `ppf`, `interval`, `sample` and `crps`.
             Its `std` is that of `predict`.
         """
         model = self.model_
-        mean, std = self._mean_and_std(model, self._rows(X), alpha=alpha)
+        mean, std = self._rows(X).transformed(model, alpha=alpha)
         return answers.distribution_of(model, mean, std)
 
     def predict_quantiles(self, X: Any, levels: Any, *, alpha: Any = 0.0) -> Array:
@@ -589,12 +591,7 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         rng = check_random_state(random_state)
         if not self.__sklearn_is_fitted__():
             return self._prior(X, self._settings()).sample(n_samples, rng, latent=latent)
-        model, rows = self.model_, self._rows(X)
-        draws = answers.sample(model, rows.X, n_samples, rng, latent=latent)
-        if not rows.are_known:
-            (mean, std), (filled, narrow) = self._with_and_without_doubt(model, rows, latent)
-            draws = mean[..., None] + (draws - filled[..., None]) * (std / narrow)[..., None]
-        return draws
+        return self._rows(X).sample(self.model_, n_samples, rng, latent=latent)
 
     def predict_experts(self, X: Any) -> ExpertPredictions:
         """What every expert predicts by itself, in the units of y, before any rule is applied."""
@@ -726,36 +723,6 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
         columns = dict(zip(names, rows.T, strict=True))
         return TableEncoder(random_state=int(seed)).fit(Batch(0, columns), y)
 
-    def _mean_and_std(
-        self, model: FittedModel, rows: Rows, *, latent: bool = False, alpha: Any = 0.0
-    ) -> tuple[Array, Array]:
-        """Mean and std of rows, values of which may be unknown."""
-        if rows.are_known:
-            return answers.predict(model, rows.X, latent=latent, alpha=alpha)
-        known = inputs.check_alpha(alpha, len(rows.X))
-        answer: tuple[Array, Array] = rows.encoder.predicted(
-            lambda X, a: answers.predict(model, X, latent=latent, alpha=a), rows.encoded, known
-        )
-        return answer
-
-    def _with_and_without_doubt(
-        self, model: FittedModel, rows: Rows, latent: Any
-    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Mean and std of rows, and the same if values that were filled in were known."""
-        answer = self._mean_and_std(model, rows, latent=latent)
-        return answer, answers.predict(model, rows.X, latent=latent)
-
-    def _joint(
-        self, model: FittedModel, rows: Rows, *, latent: bool, alpha: Any
-    ) -> tuple[Array, Array]:
-        """Mean and joint covariance; that of doubtful rows has their std on its diagonal."""
-        mean, cov = answers.predict_joint(model, rows.X, latent=latent, alpha=alpha)
-        if not rows.are_known:
-            mean, std = self._mean_and_std(model, rows, latent=latent, alpha=alpha)
-            wider = std / np.sqrt(np.einsum("ii...->i...", cov))
-            cov = cov * wider[:, None] * wider[None, :]
-        return mean, cov
-
     @property
     def experts_(self) -> Sequence[Expert]:
         experts, copies = self._model.committee.experts, self._model.committee.layout.copies
@@ -776,10 +743,6 @@ class ManyGPRegressor(RegressorMixin, SklearnAttributes):
     @property
     def plan_(self) -> Plan:
         return self._model.plan
-
-    @property
-    def kernel_(self) -> Any:
-        return answers.written_kernel(self._model)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)

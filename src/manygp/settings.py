@@ -46,6 +46,8 @@ PRIOR_MEANS: dict[Any, str] = {"zero": "none", "constant": "constant"}
 COLUMNS = ("auto", "numeric")
 # Whether noise may depend on the row.
 NOISES = ("auto", "constant", "local")
+# How targets may be transformed.
+TARGET_TRANSFORMS = (None, "auto", "log", "yeo-johnson")
 # The parameters that `predict` reads: they may change after `fit`.
 RULE_PARAMETERS = ("calibration", "weighting", "temperature", "aggregation", "routing")
 
@@ -121,6 +123,8 @@ class Settings:
     learns_noise : bool
         Whether noise that depends on the row is tried: not for a kernel of the user's own, nor
         for the paper's calibration.
+    chooses_target : bool
+        Whether it is to be found out how targets are transformed; where noise may be local.
     rule_parameters : dict
         The parameters that `predict` reads.
     """
@@ -134,6 +138,7 @@ class Settings:
     rules: PredictionRules = field(init=False, repr=False)
     has_whole_parts: bool = field(init=False, repr=False)
     learns_noise: bool = field(init=False, repr=False)
+    chooses_target: bool = field(init=False, repr=False)
     rule_parameters: dict[str, Any] = field(init=False, repr=False)
     kernel: Any = None
     points_per_expert: int = 200
@@ -148,6 +153,8 @@ class Settings:
     trend: Any = "auto"
     prior_mean: str | None = None
     noise: str = "auto"
+    target_transform: str | None = "auto"
+    bounds: Any = None
     alpha: Any = 0.0
     optimizer: Any = L_BFGS
     normalize_X: bool | None = None
@@ -174,10 +181,27 @@ class Settings:
             raise ValueError(f"columns must be one of {COLUMNS}, not {self.columns!r}")
         if self.noise not in NOISES:
             raise ValueError(f"noise must be one of {', '.join(NOISES)}, not {self.noise!r}")
+        self._check_targets()
         check_integer("points_per_expert", self.points_per_expert, 1)
         check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
         if self.time_budget is not None:
             check_number("time_budget", self.time_budget, 0, "None or ")
+
+    def _check_targets(self) -> None:
+        name = self.target_transform
+        if not (name is None or isinstance(name, str)) or name not in TARGET_TRANSFORMS:
+            raise ValueError(
+                f"target_transform must be one of {', '.join(map(str, TARGET_TRANSFORMS))}, not "
+                f"{name!r}; scikit-learn's TransformedTargetRegressor takes other ones"
+            )
+        if self.bounds is None:
+            return
+        try:
+            low, high = (np.nan if one is None else float(one) for one in self.bounds)
+        except (TypeError, ValueError):
+            low, high = 1.0, 0.0
+        if low >= high:  # not if one of them is missing
+            raise ValueError(f"bounds must be (low, high), or None for either, not {self.bounds}")
 
     def _check_trend(self) -> None:
         names = trend_names()
@@ -234,6 +258,7 @@ class Settings:
             "chooses_trend": chooses,
             "trends": _trends_of(trend, named, needs, chooses=chooses),
             "learns_noise": self.noise != "constant" and space.recalibrate and space.standard,
+            "chooses_target": self.target_transform == "auto" and free,
             "rule_parameters": {name: getattr(self, name) for name in RULE_PARAMETERS},
         }
         for name, value in resolved.items():

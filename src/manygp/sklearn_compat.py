@@ -76,6 +76,10 @@ class SklearnAttributes(BaseEstimator):
         return answers.log_marginal_likelihood(self._model)
 
     @property
+    def kernel_(self) -> Any:
+        return answers.written_kernel(self._model)
+
+    @property
     def X_train_(self) -> Array:
         return self._model.x_scaling.undo(self._only_expert("X_train_").X)
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from data import noisy_rows, two_waves
 from manygp import ManyGPRegressor, metrics
-from manygp.calibration import gains
+from manygp.calibration import gains, normal_nll
 from manygp.committee.committee import PARTITIONS, Committee, Layout
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels import Constant, Matern, White
@@ -74,7 +74,7 @@ def test_alternatives_are_those_of_the_ladders(chosen):
     assert tuple(values("temperature")) == TEMPERED["tempered"][1]
     assert tuple(values("strength")) == STRENGTHS
     assert values("nearest") == [2, 4, 6]  # eight, but there are six experts
-    assert values("correction") == ["none", "scale", "curve"]
+    assert values("correction") == ["none", "level", "scale", "curve"]
 
 
 @pytest.mark.parametrize(
@@ -221,6 +221,18 @@ def test_a_more_flexible_choice_must_gain_more_than_chance():
     assert not gains(nll, nll + noise - 0.4 * error)
     assert gains(nll, nll + noise - 0.6 * error)
     assert gains(nll, nll - 1e-6)  # every row gains
+
+
+def test_rules_are_compared_after_the_curve_that_they_will_have():
+    rng = np.random.default_rng(0)
+    variance = np.exp(rng.normal(size=2000))
+    squares = variance * rng.normal(size=2000) ** 2
+    # The variances of the second are wrong, but a curve makes them right.
+    corrected = choose._corrected(np.array([squares, squares]), np.array([variance, variance**2]))
+    first, second = normal_nll(squares, corrected).mean(axis=1)
+    assert first == pytest.approx(second, abs=0.02)
+    scaled = variance**2 * (squares / variance**2).mean()
+    assert normal_nll(squares, scaled).mean() > first + 0.1
 
 
 def test_a_gain_of_one_row_only_is_chance():

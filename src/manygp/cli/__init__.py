@@ -21,6 +21,7 @@ from manygp.cli.inspect import info, plot, verify
 from manygp.cli.models import evaluate, fit, predict
 from manygp.cli.options import say
 from manygp.cli.report import report
+from manygp.cli.update import update
 from manygp.runtime.parallel import WorkerKilledError
 from manygp.runtime.signals import leave
 from manygp.runtime.words import safe
@@ -109,9 +110,10 @@ def main() -> None:
     manygp fit train.csv --target price -o price.manygp
     manygp predict price.manygp new.csv -o answers.csv
     manygp evaluate price.manygp test.csv --target price
+    manygp update price.manygp today.csv
     manygp report price.manygp test.csv -o page.html
     """  # fmt: skip
 
 
-for command in (check, fit, predict, evaluate, report, plot, info, verify):
+for command in (check, fit, predict, evaluate, update, report, plot, info, verify):
     main.add_command(command)

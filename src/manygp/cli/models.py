@@ -106,6 +106,14 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     help="What holds everywhere, under the experts [default: auto].",
 )
 @click.option(
+    "--target-transform",
+    type=click.Choice(["auto", "none", "log", "yeo-johnson"]),
+    help="Model skewed targets by a logarithm or a power; answers stay in their units "
+    "[default: auto].",
+)
+@click.option("--lowest", type=float, help="The least value that the target can have.")
+@click.option("--highest", type=float, help="The largest value that the target can have.")
+@click.option(
     "--time-budget",
     type=click.FloatRange(0),
     metavar="SECONDS",
@@ -160,6 +168,9 @@ def fit(
     label: str | None,
     kernel: Kernel | None,
     trend: str | None,
+    target_transform: str | None,
+    lowest: float | None,
+    highest: float | None,
     time_budget: float | None,
     jobs: int,
     random_state: int,
@@ -194,9 +205,10 @@ def fit(
         "normalize_X": scale,
     }
     parameters = {name: value for name, value in given.items() if value is not None}
+    parameters |= _about_target(target_transform, lowest, highest)
     with shown(verbose=sys.stderr.isatty()) as told:
         told.begin("starting")  # these take a second, or more on a busy machine
-        from manygp import ManyGPRegressor, answers
+        from manygp import ManyGPRegressor
         from manygp.outofcore.files import TableSource
         from manygp.storage import write_model
         from manygp.tables.encoder import TableEncoder
@@ -227,7 +239,7 @@ def fit(
             write_model(output, model)
         if report is not None:
             _write_report(model, report, output.name, numbers)
-        left_out = answers.left_out_rows(model, answers.LEFT_OUT_ROWS)
+        left_out = _left_out_scores(model)
     facts = _fit_facts(output, model, seconds, left_out)
     if as_json:
         click.echo(json.dumps(facts))
@@ -331,12 +343,28 @@ def _fitted_file(
         return estimator.fit_source(source, engine).model_
 
 
-def _left_out_scores(left_out: tuple[Array, Array, Array]) -> dict[str, float | None]:
-    from manygp import metrics
+def _about_target(
+    transform: str | None, lowest: float | None, highest: float | None
+) -> dict[str, Any]:
+    """The parameters of the estimator that these options are."""
+    given: dict[str, Any] = {}
+    if transform is not None:
+        given["target_transform"] = None if transform == "none" else transform
+    if lowest is not None or highest is not None:
+        given["bounds"] = (lowest, highest)
+    return given
 
-    scores = {**scores_of(*left_out), "within_90": metrics.coverage(*left_out)}
+
+def _left_out_scores(model: FittedModel) -> dict[str, Any]:
+    """How many training rows were left out, and their scores in the units of the target."""
+    from manygp import answers, metrics
+
+    _, Y, mean, std = answers.left_out_transformed(model, answers.LEFT_OUT_ROWS)
+    rows = (Y[:, 0], *answers.in_units_of_y(model, mean, std))
+    scores = {**scores_of(*rows), "within_90": metrics.coverage(*rows)}
+    scores["nll"] = float(answers.nll_of(model, Y[:, 0], mean, std).mean())
     # Without its only row a model knows nothing, and is not scored.
-    return scores if len(left_out[0]) > 1 else dict.fromkeys(scores)
+    return {"rows": len(Y), **(scores if len(Y) > 1 else dict.fromkeys(scores))}
 
 
 def trend_name(model: FittedModel) -> str | None:
@@ -346,7 +374,7 @@ def trend_name(model: FittedModel) -> str | None:
 
 
 def _fit_facts(
-    output: Path, model: FittedModel, seconds: float, left_out: tuple[Array, Array, Array]
+    output: Path, model: FittedModel, seconds: float, left_out: dict[str, Any]
 ) -> dict[str, Any]:
     """What a machine is told about a fit."""
     return {
@@ -356,7 +384,7 @@ def _fit_facts(
         "experts": len(model.committee),
         "trend": trend_name(model),
         "seconds": round(seconds, 3),
-        "left_out": {"rows": len(left_out[0]), **_left_out_scores(left_out)},
+        "left_out": left_out,
     }
 
 
@@ -543,7 +571,8 @@ def evaluate(
 
     RMSE; NLL, ENCE and CRPS of normal distributions with mean and std; log score and CRPS of the
     predicted distribution; the shares of rows whose target lies within 1.64 std of the mean, and
-    within the interval; the intervals' mean width and score. Rows without a target are left out.
+    within the interval; the intervals' mean width and score; R^2 against the mean of the training
+    targets. All are in the units of the target. Rows without a target are left out.
     Rows that the model has learned from are counted, and scored too: they tell nothing about
     other rows.
     """  # fmt: skip
@@ -565,7 +594,10 @@ def evaluate(
     if n_known:
         say(f"manygp: {_known_rows(n_known, len(y))}", err=True)
     scores = scores_of(y, mean, std)
-    distribution = answers.distribution_of(fitted.model, mean, std)
+    scores["nll"] = float(answers.nll_of(fitted.model, y, *scored.transformed).mean())
+    _, known = answers.training_rows(fitted.model)
+    scores["r2"] = metrics.r2(y, mean, float(known.mean()))
+    distribution = answers.distribution_of(fitted.model, *scored.transformed)
     scores["log_score"] = metrics.log_score(y, distribution)
     scores["crps_of_distribution"] = metrics.crps(y, distribution)
     scores["within_90"] = metrics.coverage(y, mean, std)

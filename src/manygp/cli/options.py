@@ -156,6 +156,7 @@ def print_scores(scores: dict[str, float | None], rows: str, level: float = 0.9)
         "interval_score": ("score", f" of the intervals: width, and misses times {price:.4g}"),
         "within_90": ("90% by std", " within mean -+ 1.64 std (0.9 if errors were normal)"),
         "coverage": ("interval", f" within lower and upper (of {level:.4g})"),
+        "r2": ("R^2", "" if (scores.get("r2") or 1.0) > 0 else ": no better than a constant"),
     }
     for name, value in scores.items():
         label, note = notes.get(name, (name.upper(), ""))

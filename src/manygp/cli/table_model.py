@@ -28,6 +28,8 @@ class ScoredRows(NamedTuple):
     y : ndarray of shape (N,)
     answers : ndarray of shape (4, N)
         Mean, std, lower and upper.
+    transformed : ndarray of shape (2, N)
+        Mean and std of the transformed target, which distributions are made of.
     n_without : int
         Rows that have no target, and are not here.
     numbers : ndarray of shape (N,)
@@ -40,6 +42,7 @@ class ScoredRows(NamedTuple):
 
     y: Array
     answers: Array
+    transformed: Array
     n_without: int
     numbers: IndexArray
     X: Array | None
@@ -49,7 +52,7 @@ class ScoredRows(NamedTuple):
         """The same for a report, by the share that intervals should hold and the data's name."""
         mean, std, lower, upper = self.answers
         rows = (self.X, self.numbers, self.codes)
-        return Tested(self.y, mean, std, lower, upper, coverage, name, *rows)
+        return Tested(self.y, mean, std, lower, upper, coverage, name, *rows, *self.transformed)
 
 
 class TableModel(NamedTuple):
@@ -89,16 +92,26 @@ class TableModel(NamedTuple):
 
         Without a coverage there is neither lower nor upper.
         """
-        mean, std = self.encoder.predicted(
-            lambda X, alpha: answers.predict(self.model, X, alpha=alpha), rows, 0.0
+        return self._answers(*self._transformed(rows), coverage, levels)
+
+    def _transformed(self, rows: Encoded) -> tuple[Array, Array]:
+        """Mean and std of the transformed target: (N,) each."""
+        return self.encoder.predicted(
+            lambda X, alpha: answers.predict_transformed(self.model, X, alpha=alpha), rows, 0.0
         )
+
+    def _answers(
+        self, mean: Array, std: Array, coverage: float | None, levels: tuple[float, ...] = ()
+    ) -> Array:
+        """The answers for rows with this mean and std of the transformed target."""
         ends = () if coverage is None else answers.interval_of(self.model, mean, std, coverage)
-        return np.array([mean, std, *ends, *(self._quantile(mean, std, one) for one in levels)])
+        quantiles = (self._quantile(mean, std, one) for one in levels)
+        return np.array([*answers.in_units_of_y(self.model, mean, std), *ends, *quantiles])
 
     def _quantile(self, mean: Array, std: Array, level: float) -> Array:
         """An end of the interval that leaves as much outside: 0.05 and 0.95 are those of 90%."""
         if level == 0.5:
-            return mean
+            return answers.median_of(self.model, mean)
         lower, upper = answers.interval_of(self.model, mean, std, abs(2 * level - 1))
         return lower if level < 0.5 else upper
 
@@ -124,25 +137,27 @@ class TableModel(NamedTuple):
         target = self.named_target(target)
         columns = dict.fromkeys([*self.encoder.column_names, target])
         table = open_table(data, decimal)
-        answered, kept, every = [], [], []
+        transformed, kept, every = [], [], []
         with counting() as count, naming_file(table):
             for batch in table.batches(list(columns)):
                 y, rows = targets_of(batch, target), self.encoder.encode(batch)
                 known = ~np.isnan(y)
                 every.append(y)
                 if known.any():
-                    answered.append(self.answers(rows.some(known), coverage))
+                    transformed.append(np.array(self._transformed(rows.some(known))))
                 if with_rows:
                     kept.append((rows.X[known], self.encoder.codes(batch)[known]))
                 count(len(y))
-        if not answered:
+        if not transformed:
             raise ValueError(f"{table.path}: no row has a value of {target!r}")
         targets = np.concatenate(every)
         known = ~np.isnan(targets)
         X, codes = map(np.concatenate, zip(*kept, strict=True)) if with_rows else (None, None)
+        mean, std = np.concatenate(transformed, axis=1)
         return ScoredRows(
             targets[known],
-            np.concatenate(answered, axis=1),
+            self._answers(mean, std, coverage),
+            np.array([mean, std]),
             int((~known).sum()),
             np.flatnonzero(known) + 1,
             X,

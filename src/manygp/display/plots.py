@@ -344,10 +344,13 @@ class TrendDisplay:
     components : list of Component
     name : str
         Of the trend.
+    target : str
+        What the effects are in the units of: y, or T(y) where targets are transformed.
     """
 
     components: list[Component]
     name: str
+    target: str = "y"
     axes_: Any = field(init=False, repr=False)
     figure_: Figure | SubFigure = field(init=False, repr=False)
 
@@ -383,7 +386,8 @@ class TrendDisplay:
             raise ValueError(
                 f"the model has {what}, which has no components; fit with trend='additive'"
             )
-        return cls(components, trend.name).plot(axes)
+        units = "y" if fitted.target_transform is None else "T(y)"
+        return cls(components, trend.name, units).plot(axes)
 
     def plot(self, axes: Any = None) -> Self:
         """Draw on an array of axes, one for each component, or on a new figure."""
@@ -401,7 +405,7 @@ class TrendDisplay:
             ax.set(xlabel=one.name)
         for ax in panels[len(self.components) :]:
             ax.set_visible(False)
-        panels[0].set_ylabel("effect on y")
+        panels[0].set_ylabel(f"effect on {self.target}")
         self.axes_, self.figure_ = axes, panels[0].figure
         return self
 

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -255,6 +255,11 @@ class Expert:
     def rows(self) -> IndexArray:
         """All rows of the training data that it knows: (n,)."""
         return np.concatenate([self.indices, self.neighbours])
+
+    def renumbered(self, numbers: IndexArray) -> Expert:
+        """The same expert where row i of the training data is row numbers[i]: (n,)."""
+        own, others = (read_only(numbers[one]) for one in (self.indices, self.neighbours))
+        return replace(self, indices=own, neighbours=others)
 
     @property
     def log_marginal_likelihood(self) -> float:
@@ -734,6 +739,26 @@ class Experts(Sequence[Expert]):
         )
         store.are_made_later, store._known = False, dict(enumerate(experts))
         return store
+
+    @property
+    def known(self) -> dict[int, Expert]:
+        """Those that are made, by their place."""
+        return dict(self._known)
+
+    def changed(
+        self,
+        data: TrainingData,
+        parts: Sequence[IndexArray],
+        neighbours: Sequence[IndexArray],
+        fits: KernelFits,
+        sizes: AnyArray,
+        known: dict[int, Expert],
+    ) -> Experts:
+        """The experts of other rows or parts, some of which are known, by their place."""
+        experts = Experts(data, parts, neighbours, fits, sizes)
+        experts.are_made_later, experts._known = self.are_made_later, known
+        experts._factors = self._factors
+        return experts
 
     def __len__(self) -> int:
         return len(self.parts)

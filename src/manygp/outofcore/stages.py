@@ -25,6 +25,7 @@ from manygp.outofcore.statistics import Statistics, row_hashes
 from manygp.outofcore.work import Arrays, RowFile, StageTask, stage
 from manygp.rules import Partitioner
 from manygp.runtime.files import replacing
+from manygp.targets import TargetTransform
 from manygp.training.experts import ExecutionContext, Task, fit_kernels, starts_of
 
 Numbers = npt.NDArray[np.int64]
@@ -88,6 +89,8 @@ class Sorting(NamedTuple):
     ----------
     columns : Columns
     x_scaling, y_scaling : Scaling
+    transform : TargetTransform or None
+        What is done with targets before they are scaled.
     alpha : float
         Known noise variance of all rows; columns may have one for each.
     metric : ndarray of shape (d,)
@@ -100,6 +103,7 @@ class Sorting(NamedTuple):
     columns: Columns
     x_scaling: Scaling
     y_scaling: Scaling
+    transform: TargetTransform | None
     alpha: float
     metric: Array
     tree: GroupTree
@@ -112,8 +116,11 @@ class Sorting(NamedTuple):
         X = self.x_scaling.apply(values[:, :d])
         check_magnitude(X, "X", self.columns.names)
         noise = values[:, -1] if self.columns.noise else np.full(len(values), self.alpha)
+        Y = values[:, d : d + t]
+        if self.transform is not None:
+            noise, Y = self.transform.of_rows(noise, Y)
         alpha = normalised_alpha(noise, self.y_scaling.scale)
-        return np.column_stack([X, self.y_scaling.apply(values[:, d : d + t]), alpha])
+        return np.column_stack([X, self.y_scaling.apply(Y), alpha])
 
     def groups(self, numbers: Numbers, X: Array) -> IndexArray:
         """The group of each scaled row (N, d): (N,)."""

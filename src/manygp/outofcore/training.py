@@ -13,7 +13,7 @@ from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import Layout, random
 from manygp.fit_report import Plan
 from manygp.gp.expert import Spans
-from manygp.inputs import check_alpha
+from manygp.inputs import Moments, check_alpha
 from manygp.kernels.base import metric
 from manygp.model import FittedModel
 from manygp.outofcore import stages
@@ -34,6 +34,7 @@ from manygp.training.pipeline import (
     Foundation,
     Prepared,
     choose_noise,
+    choose_transform,
     choose_trend_and_kernel,
     fitted_model,
     prepare,
@@ -167,13 +168,16 @@ def _trained(
     settings, columns = job.settings, job.columns
     sample = _Sample.of(scanned, columns)
     del scanned
-    prepared = prepare(
-        replace(settings, alpha=sample.noise(settings)),
-        sample.X,
-        sample.Y,
-        columns.described,
-        known.moments.scalings(scale_X=settings.scales_X, scale_y=settings.normalize_y),
-    )
+    own = replace(settings, alpha=sample.noise(settings))
+    scale = {"scale_X": settings.scales_X, "scale_y": settings.normalize_y}
+    scalings = known.moments.scalings(**scale)
+    ends = np.stack([known.low, known.high])[:, len(columns.names) :]
+    transform, compared = choose_transform(own, sample.X, sample.Y, columns.described, ends)
+    if transform is not None:  # its scale is that of the sample
+        moved = Moments.of(sample.X, transform.forward(sample.Y))
+        scalings = scalings[0], moved.scalings(**scale)[1]
+    prepared = prepare(own, sample.X, sample.Y, columns.described, scalings, transform)
+    prepared = prepared._replace(compared=compared)
     points = int(settings.points_per_expert)
     space = settings.space
     overlaps = tuple(affordable(known.n, max(1, known.n // points), space.overlaps))
@@ -188,6 +192,7 @@ def _trained(
     job.say(f"{len(builder.layout.parts):,} experts")
     selection = choose_committee(builder, foundation.space, foundation.rng)
     selection = selection.after(foundation.compared, trend=foundation.trend)
+    selection = selection.after(prepared.compared, **prepared.chosen)
     selection = choose_noise(settings, builder.data.X, selection)
     model = fitted_model(settings, prepared, plan, builder.kernel, selection)
     return replace(
@@ -243,6 +248,7 @@ class _Groups(NamedTuple):
             job.columns,
             prepared.x_scaling,
             prepared.y_scaling,
+            prepared.transform,
             float(job.settings.alpha),
             columns_metric,
             tree,

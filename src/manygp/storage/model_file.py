@@ -18,15 +18,15 @@ import numpy as np
 
 from manygp import answers
 from manygp.arrays import AnyArray
-from manygp.calibration import ConformalScores
-from manygp.checks import floats, require, shape_of
+from manygp.calibration import ConformalScores, LeftOutErrors
+from manygp.checks import bounded, floats, indices, integers, require, shape_of
 from manygp.fit_report import Alternative, CalibrationReport, Plan
-from manygp.gp.marginal_likelihood import L_BFGS
+from manygp.gp.marginal_likelihood import L_BFGS, TrainingData
 from manygp.inputs import Scaling
 from manygp.kernels.base import Kernel, Sum, split_noise
 from manygp.kernels.mixed import MixedKernel
 from manygp.kernels.text import parse_kernel, write_kernel
-from manygp.model import FittedModel
+from manygp.model import REASONS, FittedModel, Room, Updates
 from manygp.noise import LocalNoise
 from manygp.rules import PredictionRules
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
@@ -50,6 +50,7 @@ from manygp.storage.experts import (
     read_order,
     require_finite,
 )
+from manygp.targets import TargetTransform
 
 # What may go wrong when data of any kind is taken for a model.
 MISTAKES = (
@@ -64,10 +65,17 @@ LARGEST_COST = 1e18
 MOST_GROUPS = 64
 # Names of schema 1 that have changed.
 RENAMED = {"pull": "shrinkage", "pulls": "shrinkages"}
+# What is kept of errors, and counts of what has happened since a fit.
+ERRORS = ("variance", "unknown", "means")
+COUNTS = (
+    "next_id", "first_new", "n_learned", "largest_part", "n_errors", "n_scored", "n_refreshes",
+)  # fmt: skip
+# Rows that the last of these are about, at most.
+MOST_RECENT = 10_000
 # Parameters that older files lack.
 ADDED = {
     "columns": "auto", "trend": "auto", "optimizer": L_BFGS, "n_targets": None,
-    "copy_X_train": True, "noise": "auto",
+    "copy_X_train": True, "noise": "auto", "target_transform": "auto", "bounds": None,
 }  # fmt: skip
 
 T = TypeVar("T")
@@ -96,7 +104,13 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         "plan": encode_all(model.plan._asdict()),
         "table": _encode_table(model),
         "trend": None,
+        "target_transform": None,
     }
+    if model.target_transform is not None:
+        manifest["target_transform"] = encode_all(model.target_transform.to_json())
+    if model.updates is not None:
+        counts = {name: getattr(model.updates, name) for name in COUNTS}
+        manifest["updates"] = {**counts, "reason": model.updates.reason}
     if model.committee.trend is not None:
         manifest["trend"], more = describe_trend(model.committee.trend)
         arrays |= more
@@ -117,10 +131,19 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     if model.conformal_scores is not None:
         arrays["conformity"] = model.conformal_scores.errors
         arrays["conformity_places"] = model.conformal_scores.places
+        arrays["conformity_shaped"] = np.array(
+            [int(model.conformal_scores.shaped)], dtype=np.int32
+        )
     if model.cross_validated is not None:
         arrays["honest"] = model.cross_validated
     if model.noise is not None:
         arrays |= model.noise.to_file()
+    if model.errors is not None:  # their squares and known noise are those of their rows
+        arrays["errors_rows"] = integers(model.errors.rows)
+        arrays |= {f"errors_{name}": getattr(model.errors, name) for name in ERRORS}
+    if model.updates is not None:
+        arrays["updates_recent"] = np.nan_to_num(model.updates.recent, nan=-1.0)
+        arrays["updates_evidence"] = model.updates.evidence
     if (
         model.encoder is not None
         and model.encoder.codes_ is not None
@@ -138,6 +161,8 @@ def _plain_parameters(model: FittedModel) -> dict[str, Any]:
         parameters["random_state"] = None  # that of a generator has gone by
     if not isinstance(parameters["columns"], str):
         parameters["columns"] = "auto"  # the encoder is kept as it was fitted
+    if np.ndim(parameters["alpha"]) and model.updates is not None:
+        parameters["alpha"] = 0.0  # it was that of the rows of fit; the rows have theirs
     return parameters
 
 
@@ -213,7 +238,13 @@ def _decoded(
     if encoder is not None:
         require(encoder.names == columns, "the columns of its table are not those of its rows")
         encoder.codes_ = _codes(arrays, len(parts.data.X), encoder)
+    transform = manifest.get("target_transform")  # files of before have none
+    if transform is not None:
+        transform = TargetTransform.from_json(decode_all(transform), n_targets)
     settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
+    errors = _errors(arrays, parts.data)
+    if errors is not None and noise is not None:
+        require(np.array_equal(errors.rows, noise.rows), "its noise is not that of its errors")
     rules = _rules(manifest)
     described = {
         "settings": settings,
@@ -232,8 +263,46 @@ def _decoded(
         "plan": _plan(decode_all(manifest["plan"])),
         "encoder": encoder,
         "target": target,
+        "target_transform": transform,
+        "errors": errors,
+        "updates": _updates(manifest.get("updates"), arrays),
     }
     return described, parts
+
+
+def _errors(arrays: dict[str, AnyArray], data: TrainingData) -> LeftOutErrors | None:
+    """What was predicted for rows that were left out; older files lack it."""
+    if "errors_rows" not in arrays:
+        return None
+    rows = indices(arrays, "errors_rows", len(data.X))
+    variance, unknown = (floats(arrays, f"errors_{name}", rows.shape) for name in ERRORS[:2])
+    means = bounded(arrays, "errors_means", (data.residuals.shape[1], len(rows)))
+    require(np.all(variance > 0) and np.all(unknown >= 0), "a variance is not positive")
+    squares = (data.targets_of(rows).T - means) ** 2
+    return LeftOutErrors(squares, variance, data.alpha[rows], unknown, rows, means)
+
+
+def _updates(stored: Any, arrays: dict[str, AnyArray]) -> Updates | None:
+    """What has happened since the fit; older files, and most others, have nothing of it."""
+    if stored is None:
+        return None
+    require(isinstance(stored, dict) and stored.keys() == {*COUNTS, "reason"}, "it lacks updates")
+    counts = {name: stored[name] for name in COUNTS}
+    whole = all(type(one) is int and 0 <= one < 2**53 for one in counts.values())
+    require(whole and counts["n_learned"] > 0, "its updates are not counted")
+    require(stored["reason"] in REASONS, "the reason of its last refresh is none")
+    recent = floats(arrays, "updates_recent", (2, shape_of(arrays, "updates_recent")[1]))
+    require(recent.shape[1] <= MOST_RECENT, "its last rows are too many")
+    evidence = floats(arrays, "updates_evidence", (2, 2))
+    require(np.all(evidence >= 0) and np.all(evidence < 2**53), "its evidence is none")
+    held = np.where(recent[1] < 0, np.nan, recent[1])
+    return Updates(
+        **counts,
+        recent=np.array([recent[0], held]),
+        evidence=evidence,
+        reason=stored["reason"],
+        room=Room(),
+    )
 
 
 def _codes(arrays: dict[str, AnyArray], n: int, encoder: Any) -> AnyArray | None:
@@ -263,7 +332,8 @@ def _conformal_scores(arrays: dict[str, AnyArray], n_targets: int) -> ConformalS
     if "conformity_places" in arrays:
         floats(arrays, "conformity_places", places.shape)
     require(np.all(places[1:] >= places[:-1]), "the groups of its errors are not sorted")
-    scores = ConformalScores(floats(arrays, "conformity", (n_targets, m)), places)
+    shaped = "conformity_shaped" in arrays and indices(arrays, "conformity_shaped", 2).any()
+    scores = ConformalScores(floats(arrays, "conformity", (n_targets, m)), places, bool(shaped))
     for group in scores.groups:
         require(np.all(np.diff(group, prepend=0.0) >= 0), "its errors are not sorted")
     return scores

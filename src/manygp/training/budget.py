@@ -31,10 +31,10 @@ class CostModel:
     """
 
     # Evaluations of the likelihood that a fit takes on average: of an expert that is held near to
-    # the shared kernel, of one that is not, of a fold of few rows, and of a single one.
+    # the shared kernel, of one that is not, of a fold of a single one, and of a single one.
     held_evaluations: int = 12
     free_evaluations: int = 40
-    fold_evaluations: int = 15
+    fold_evaluations: int = 12
     single_evaluations: int = 60
     # Conditioning an expert takes this share of an evaluation, and a query of one row this share
     # of an evaluation over n.
@@ -47,8 +47,9 @@ class CostModel:
     trend_evaluations: int = 30
     trend_queries: int = 2
     # Evaluations of the default kernel that take as long as one of a structured one, and how many
-    # more for each column; those of the structured one of a look, and after some of the looks.
-    structured_factor: float = 3.5
+    # more for each column; those of the structured one that a look takes, and that come after
+    # some looks.
+    structured: float = 3.5
     structured_column: float = 0.4
     look_evaluations: int = 30
     structured_evaluations: int = 30
@@ -222,7 +223,7 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
     if settings.chooses_trend and few <= n <= many and d > 1:
         look = COST.look_evaluations * job.evaluation(min(n, SINGLE.look_rows))
         whole = COST.structured_evaluations * job.evaluation(n)
-        factor = COST.structured_factor + COST.structured_column * d
+        factor = COST.structured + COST.structured_column * d
         seconds_of["structure"] = factor * (look + whole)
     return {name: job.costs.wait * seconds for name, seconds in seconds_of.items()}
 
@@ -230,12 +231,11 @@ def phases(plan: Plan, job: Job, settings: Settings) -> dict[str, float]:
 def _seconds_of_calibration(plan: Plan, job: Job, n_experts: int) -> float:
     n, _ = job.shape
     if n_experts == 1 and n < SINGLE.few_rows:
-        rest = (1 - 1 / SINGLE.folds) * n
-        folds = SINGLE.folds * COST.fold_evaluations * job.evaluation(rest) / job.gain
+        folds = SINGLE.folds * COST.fold_evaluations * job.evaluation((1 - 1 / SINGLE.folds) * n)
         variants = 4 if n <= SINGLE.noise_rows else 3
         forest = FOREST.seconds("forest", job.shape, job)["forest"]
         forests = (1 + SINGLE.forest_folds / job.gain) * forest
-        return variants * (COST.free_evaluations * job.evaluation(n) + folds) + forests
+        return variants * (COST.free_evaluations * job.evaluation(n) + folds / job.gain) + forests
     overlap = max(affordable(n, n_experts, plan.overlaps)) if n_experts > 1 else 0.0
     return _asking(
         job, min(n, COMMITTEE.learned_rows), n_experts, min(n, n / n_experts * (1 + overlap))

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 
-from manygp import inputs
+from manygp import answers, inputs
 from manygp.answers import queried_by
 from manygp.arrays import Array
-from manygp.fit_report import Alternative, Plan
+from manygp.calibration import LeftOutErrors
+from manygp.fit_report import Alternative, NothingLearnedWarning, Plan
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.gp.trend import TrendCandidate
 from manygp.inputs import Scaling, read_only
 from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
+from manygp.metrics import interval_score
 from manygp.model import FittedModel
 from manygp.noise import learn_noise
 from manygp.runtime.parallel import physical_memory
 from manygp.runtime.progress import say, warn
 from manygp.runtime.words import duration
 from manygp.settings import SearchSpace, Settings
+from manygp.targets import TargetTransform
 from manygp.training import budget
 from manygp.training.choose import (
+    Choice,
     KernelChoice,
     Selection,
     choose_committee,
@@ -87,6 +91,14 @@ class Repeats(NamedTuple):
         """
         return (self.squares + 1.0) / (self.n_repeated + 1.0)
 
+    def tell(self) -> None:
+        """Say so on standard error if there are enough of them."""
+        if self.tell_noise:
+            say(
+                f"{self.n_repeated:,} of {self.n_rows:,} rows repeat others; the noise variance "
+                f"is at least {self.noise_floor:.2g} of that of y"
+            )
+
 
 def find_repeats(data: TrainingData) -> Repeats:
     """Compare the targets of equal rows."""
@@ -136,6 +148,14 @@ class Prepared(NamedTuple):
         Names of the columns of X, or their number.
     repeats : Repeats or None
         What equal rows tell about the noise, if they are heard.
+    transform : TargetTransform or None
+        The map of targets that was scaled; None if they were scaled as they are.
+    compared : tuple of Alternative
+        The transforms that were compared.
+    is_trial : bool
+        Whether this is for a comparison only.
+    warm : NoisyKernel or None
+        The kernel of a fit before, from which this one goes on.
     """
 
     data: TrainingData
@@ -144,16 +164,155 @@ class Prepared(NamedTuple):
     y_scaling: Scaling
     columns: tuple[str, ...] | int
     repeats: Repeats | None = None
+    transform: TargetTransform | None = None
+    compared: tuple[Alternative, ...] = ()
+    is_trial: bool = False
+    warm: NoisyKernel | None = None
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """What the report says of the transform, if there is anything to say."""
+        name = "none" if self.transform is None else self.transform.name
+        return {"target": name} if name != "none" or self.compared else {}
 
     def kernel_under(self, trend: TrendCandidate, settings: Settings) -> NoisyKernel:
         """The kernel to start from where a trend leaves some of the targets only.
 
         A kernel of the user's own stays what it is.
         """
-        if trend.is_constant or settings.kernel is not None:
-            return self.kernel
-        kernel = start_kernel(self.data, trend.mean_square)
-        return kernel if self.repeats is None else with_noise_floor(kernel, self.repeats)
+        kernel = self.kernel
+        if not (trend.is_constant or settings.kernel is not None):
+            kernel = start_kernel(self.data, trend.mean_square)
+            kernel = kernel if self.repeats is None else with_noise_floor(kernel, self.repeats)
+        if self.warm is None or self.warm.theta_names != kernel.theta_names:
+            return kernel
+        return kernel.with_theta(np.clip(self.warm.theta, *kernel.bounds.T))
+
+
+@dataclass(frozen=True)
+class TargetChoice:
+    """Numbers of the choice of a transform of targets, and why they are what they are."""
+
+    # The least skewness, of either sign, of targets for which a transform is tried: none of the
+    # ten tasks of the paper has more than .6, prices, counts and delays have 1.1 to 6.
+    skewness: float = 1.0
+    # Targets with room for their squares.
+    squares: tuple[float, float] = (1e-100, 1e100)
+    # Fewer rows do not choose, and more than these are not needed.
+    fewest_rows: int = 50
+    rows: int = 1500
+    # Their experts: rows of each at most, overlap, and how many are queried.
+    points: int = 200
+    overlap: float = 1.0
+    nearest: int = 4
+    # A time budget of fewer seconds has no time for it.
+    least_budget: float = 60.0
+    # Standard errors of its gain in log score that a transform must gain: the small models lack
+    # trends and structured kernels, which may gain the same.
+    min_gain: float = 3.0
+    # Coverage of the intervals whose score must not be worse, and by how much the squared error
+    # may be: densities pile up at a value that most targets have, while other intervals explode.
+    coverage: float = 0.9
+    most_error: float = 1.02**2
+    # Fewer rows that were left out do not tell whether anything was learned.
+    fewest_judged: int = 200
+
+
+TARGET = TargetChoice()
+
+
+def choose_transform(
+    settings: Settings,
+    X: Array,
+    Y: Array,
+    columns: tuple[str, ...] | int,
+    others: Array | None = None,
+) -> tuple[TargetTransform | None, tuple[Alternative, ...]]:
+    """The map of targets that is modelled, and what was compared.
+
+    None if they are modelled as they are. Small models of some rows, with a constant trend and a
+    shared kernel, are compared by the log score of rows that were left out, in the units of y.
+
+    Parameters
+    ----------
+    settings : Settings
+    X, Y : ndarrays of shape (n, d) and (n, t)
+    columns : tuple of str, or int
+    others : ndarray of shape (m, t), optional
+        Further targets that the map is for, whose rows are not known.
+    """
+    every = Y if others is None else np.concatenate([Y, others])
+    name, compared = settings.target_transform or "none", tuple[Alternative, ...]()
+    if name == "auto":
+        name = "none"
+        if settings.chooses_target and _may_be_transformed(settings, Y):
+            names = ["none", *(["log"] if every.min() >= 0 else []), "yeo-johnson"]
+            name, compared = _compared_transforms(names, settings, X, Y, columns)
+    if name == "none" and settings.bounds is None:
+        return None, compared
+    transform = TargetTransform.learned(name, every)
+    if settings.bounds is not None:
+        transform = transform.within(settings.bounds, every)
+    return transform, compared
+
+
+def _may_be_transformed(settings: Settings, Y: Array) -> bool:
+    """Whether one target is so skewed that a transform is worth trying."""
+    budget_left = settings.time_budget is None or settings.time_budget >= TARGET.least_budget
+    if Y.shape[1] > 1 or len(Y) < TARGET.fewest_rows or not budget_left:
+        return False
+    low, high = float(Y.min()), float(Y.max())
+    if not TARGET.squares[0] < high / 2 - low / 2 < max(-low, high) < TARGET.squares[1]:
+        return False
+    error = (Y - Y.mean()) / (high - low)
+    return bool(abs((error**3).mean()) > TARGET.skewness * (error**2).mean() ** 1.5)
+
+
+def _compared_transforms(
+    names: list[str], settings: Settings, X: Array, Y: Array, columns: tuple[str, ...] | int
+) -> tuple[str, tuple[Alternative, ...]]:
+    """The name of the best transform, and how each was scored, in units of the std of y."""
+    n = len(Y)
+    some = np.sort(np.random.default_rng(0).permutation(n)[: TARGET.rows])
+    X, Y = X[some], Y[some]
+    lean = replace(
+        settings,
+        trend="constant" if settings.chooses_trend else settings.trend,
+        points_per_expert=min(int(settings.points_per_expert), TARGET.points),
+        hyperparameters="shared",
+        overlap=TARGET.overlap,
+        routing=TARGET.nearest,
+        alpha=inputs.check_alpha(settings.alpha, n)[some],
+        time_budget=None,
+        verbose=False,
+    )
+    scores = {}
+    for name in names:
+        transform = TargetTransform.learned(name, Y)
+        prepared = prepare(lean, X, Y, columns, transform=transform)._replace(is_trial=True)
+        run = ExecutionContext(settings.n_jobs, optimizer=settings.optimizer)
+        scores[name] = _scores_of(train(lean, prepared, 0, run, perf_counter()))
+    choice: Choice[str] = Choice("target", lambda name: scores[name][0], TARGET.min_gain)
+    _, interval, error = scores["none"]
+    for name in names:
+        if scores[name][1] <= interval and scores[name][2] <= TARGET.most_error * error:
+            choice.consider(name, name)
+    unit = float(np.log(Y.std()))
+    compared = (
+        Alternative("target", name, float(nll.mean()) - unit, name == choice.value)
+        for name, (nll, _, _) in scores.items()
+    )
+    return choice.best, tuple(compared)
+
+
+def _scores_of(model: FittedModel) -> tuple[Array, float, float]:
+    """Log scores (N,) of left-out rows, their interval score, and mean squared error."""
+    _, Y, mean, std = answers.left_out_transformed(model)
+    y = Y[:, 0]
+    lower, upper = answers.interval_of(model, mean, std, TARGET.coverage)
+    error = y - answers.in_units_of_y(model, mean, std)[0]
+    interval = interval_score(y, lower, upper, TARGET.coverage)
+    return -answers.distribution_of(model, mean, std).logpdf(y), interval, float((error**2).mean())
 
 
 def prepare(
@@ -162,17 +321,21 @@ def prepare(
     Y: Array,
     columns: tuple[str, ...] | int,
     scalings: tuple[Scaling, Scaling] | None = None,
+    transform: TargetTransform | None = None,
 ) -> Prepared:
     """Scale rows X (n, d) and targets Y (n, t), and choose the kernel to start from.
 
-    Scalings of inputs and targets that are not given are those of these rows.
+    Scalings of inputs and targets that are not given are those of these rows. Targets are
+    transformed before they are scaled.
     """
     n, d = X.shape
     own = None if settings.kernel is None else settings.own_kernel(d)
+    noise = inputs.check_alpha(settings.alpha, n)
+    noise, Y = (noise, Y) if transform is None else transform.of_rows(noise, Y)
     x_scaling, y_scaling = scalings or inputs.scalings(
         X, Y, scale_X=settings.scales_X, scale_y=settings.normalize_y
     )
-    alpha = inputs.scaled_alpha(settings.alpha, n, y_scaling)
+    alpha = inputs.normalised_alpha(noise, y_scaling.scale)
     Z = inputs.scaled_rows(X, x_scaling, columns)
     kernel = split_noise(default_kernel(d, Z.std(axis=0)) if own is None else own)
     if not settings.normalize_y and np.ptp(Y, axis=0).all():
@@ -184,12 +347,9 @@ def prepare(
     if space.standard and space.recalibrate:  # the paper's models stay as they are
         repeats = find_repeats(data)
         kernel = with_noise_floor(kernel, repeats)
-        if settings.verbose and repeats.tell_noise:
-            say(
-                f"{repeats.n_repeated:,} of {n:,} rows repeat others; the noise variance is at "
-                f"least {repeats.noise_floor:.2g} of that of y"
-            )
-    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats)
+        if settings.verbose:
+            repeats.tell()
+    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, transform)
 
 
 def _reach_of_bounds(kernel: NoisyKernel, Z: Array) -> tuple[float, float]:
@@ -222,11 +382,14 @@ def train(
     else:
         selection = choose_committee(builder, space, rng, deadline)
     selection = selection.after(foundation.compared, trend=foundation.trend)
+    selection = selection.after(prepared.compared, **prepared.chosen)
     if settings.chooses_trend and deadline == np.inf and _may_be_structured(prepared.data):
         selection = try_structured_kernel(
             selection, prepared.data, prepared.kernel.noise, space, run
         )
     selection = choose_noise(settings, prepared.data.X, selection)
+    if selection.errors is not None and not prepared.is_trial:
+        warn_if_useless(selection.errors, prepared.data.residuals)
     return fitted_model(settings, prepared, plan, builder.kernel, selection)
 
 
@@ -242,6 +405,24 @@ def choose_noise(settings: Settings, X: Array, selection: Selection) -> Selectio
     chosen = {**report.chosen, "local noise": "constant" if noise is None else "local"}
     report = report._replace(chosen=chosen, alternatives=(*report.alternatives, *compared))
     return selection._replace(noise=noise, report=report)
+
+
+def warn_if_useless(errors: LeftOutErrors, targets: Array) -> None:
+    """Warn if rows that were left out are predicted no better than by the mean of the others.
+
+    `targets` (n, t) are those of all training rows, normalised.
+    """
+    n = len(errors.rows)
+    if n < TARGET.fewest_judged:
+        return
+    y = targets[errors.rows]
+    explained = 1 - errors.squares.mean() / max(float(y.var(axis=0).mean()), 1e-300)
+    if explained <= 0:
+        warn(
+            f"nothing was learned that helps to predict new rows: {n:,} training rows, each left "
+            f"out, are predicted no better than by a constant (R^2 {explained:.2g})",
+            NothingLearnedWarning,
+        )
 
 
 def _may_be_structured(data: TrainingData) -> bool:
@@ -321,9 +502,11 @@ def fitted_model(
         rules=selection.rules,
         conformal_scores=scores,
         noise=selection.noise,
+        errors=selection.errors,
         cross_validated=None if cross_validated is None else read_only(cross_validated),
         report=selection.report,
         plan=plan,
+        target_transform=prepared.transform,
     )
     return queried_by(model, settings)
 

@@ -44,8 +44,8 @@ MEANINGS = {
     "temperature": "The higher, the more say the surest expert has.",
     "strength": "Strength of the calibration by information gain: 0 is none, 1 is the paper's.",
     "nearest": "Experts that are queried about a row.",
-    "correction": "How the predicted variance is corrected: not at all, by one factor, or by a "
-    "curve.",
+    "correction": "How the predicted variance is corrected: not at all, by a level that raises "
+    "it, by one factor, or by a curve.",
     "scale": "Factor of the predicted variance: above 1 where it was too small.",
     "power": "Above 1 where the predicted variances differed too little between rows, below 1 "
     "where too much.",

@@ -43,6 +43,9 @@ class Tested(NamedTuple):
         What the page calls the rows: their places in a file. By default 1, 2, ...
     codes : ndarray of shape (N, w), optional
         Categories of the rows in columns that became means, as `TableEncoder.codes` tells them.
+    transformed_mean, transformed_std : ndarrays of shape (N,) or (N, t), optional
+        Of `answers.predict_transformed`; by default mean and std, which they are unless the model
+        transforms its targets.
     """
 
     y: Array
@@ -55,6 +58,8 @@ class Tested(NamedTuple):
     X: Array | None = None
     numbers: IndexArray | None = None
     codes: npt.NDArray[Any] | None = None
+    transformed_mean: Array | None = None
+    transformed_std: Array | None = None
 
     def some(self, rows: npt.NDArray[np.bool_]) -> Tested:
         """Some of the rows."""
@@ -70,6 +75,19 @@ class Tested(NamedTuple):
     def inputs(self) -> Inputs | None:
         """The rows as the model sees them."""
         return None if self.X is None else Inputs(self.X, self.codes)
+
+    def transformed(self, model: FittedModel) -> tuple[Array, Array]:
+        """Mean and std of the transformed target."""
+        if self.transformed_mean is not None and self.transformed_std is not None:
+            return self.transformed_mean, self.transformed_std
+        if model.target_transform is None:
+            return self.mean, self.std
+        if self.X is None:
+            raise ValueError(
+                "the model transforms its targets: a report needs the rows X, or their "
+                "transformed_mean and transformed_std (answers.predict_transformed)"
+            )
+        return answers.predict_transformed(model, self.X)
 
 
 class Target(NamedTuple):
@@ -97,8 +115,8 @@ class Target(NamedTuple):
 class Scored(NamedTuple):
     """One target of a set of rows: true values and answers, of shape (N,) each.
 
-    `pit` is the predicted probability of at most y; `lower` and `upper` are the ends of the
-    interval.
+    `pit` is the predicted probability of at most y; `nll` is the negative log-likelihood of y;
+    `lower` and `upper` are the ends of the interval.
     """
 
     target: Target
@@ -106,6 +124,7 @@ class Scored(NamedTuple):
     mean: Array
     std: Array
     pit: Array
+    nll: Array
     lower: Array
     upper: Array
 
@@ -190,9 +209,10 @@ def left_out_set(
     most, coverage = LEFT_OUT_ROWS, COVERAGE
     if tested is not None:
         most, coverage = FEWER_ROWS, tested.coverage
-    rows, Y, mean, std = answers.left_out_answers(model, most)
+    rows, Y, *transformed = answers.left_out_transformed(model, most)
+    mean, std = answers.in_units_of_y(model, *transformed)
     try:
-        ends = answers.interval_of(model, mean, std, coverage)
+        ends = answers.interval_of(model, transformed[0], transformed[1], coverage)
     except ValueError:  # too few rows to promise it
         coverage, ends = COVERAGE, (mean - NORMAL_REACH * std, mean + NORMAL_REACH * std)
     every = training_inputs(model)
@@ -202,7 +222,7 @@ def left_out_set(
     if len(rows) < n:
         some = f"{len(rows):,} random ones of {n:,} training rows, each left out"
     columns = tuple(one.reshape(-1, t) for one in (Y, mean, std, *ends))
-    scored = _scored(model, targets, columns)
+    scored = _scored(model, targets, columns, (transformed[0], transformed[1]))
     return RowSet(some, True, called[rows], every.some(rows), coverage, scored, rows)
 
 
@@ -210,20 +230,29 @@ def tested_set(model: FittedModel, targets: list[Target], tested: Tested) -> Row
     """Rows that the model has not seen."""
     n, t = len(tested.y), len(targets)
     name = f"{counted(n, 'row')} of {tested.name or 'tested data'}"
-    scored = _scored(model, targets, tuple(one.reshape(-1, t) for one in tested[:5]))
+    columns = tuple(one.reshape(-1, t) for one in tested[:5])
+    scored = _scored(model, targets, columns, tested.transformed(model))
     return RowSet(name, False, tested.row_numbers, tested.inputs, tested.coverage, scored)
 
 
 def _scored(
-    model: FittedModel, targets: list[Target], columns: tuple[Array, ...]
+    model: FittedModel,
+    targets: list[Target],
+    columns: tuple[Array, ...],
+    transformed: tuple[Array, Array],
 ) -> tuple[Scored, ...]:
-    """Each target with its answers; the columns are y, mean, std, lower and upper, (N, t) each."""
+    """Each target with its answers; the columns are y, mean, std, lower and upper, (N, t) each.
+
+    `transformed` are mean and std of the transformed target, whose distribution is known.
+    """
     y, mean, std, lower, upper = columns
     shape = (len(y),) if len(targets) == 1 else y.shape
-    dist = answers.distribution_of(model, mean.reshape(shape), std.reshape(shape))
+    inner = [one.reshape(shape) for one in transformed]
+    dist = answers.distribution_of(model, *inner)
     pit = np.asarray(dist.cdf(y.reshape(shape))).reshape(y.shape)
+    nll = answers.nll_of(model, y.reshape(shape), *inner).reshape(y.shape)
     return tuple(
-        Scored(target, *(one[:, j] for one in (y, mean, std, pit, lower, upper)))
+        Scored(target, *(one[:, j] for one in (y, mean, std, pit, nll, lower, upper)))
         for j, target in enumerate(targets)
     )
 

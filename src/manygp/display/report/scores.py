@@ -47,7 +47,11 @@ def cards(rows: RowSet, scored: Scored, baselines: Baselines) -> str:
             scored.target.with_unit(f"± {number(within)}"),
             f"of the true {scored.target.name}",
         ),
-        ("Variance explained", percent(max(explained, 0.0)), "against always saying the mean"),
+        (
+            "Variance explained",
+            percent(explained),
+            "no better than a constant" if explained <= 0 else "against always saying the mean",
+        ),
         (
             f"Intervals of {nominal(rows.coverage)}",
             f"hold {percent(float(scored.held.mean()))}",
@@ -76,7 +80,9 @@ def _table(title: str, scored: Scored, baselines: Baselines) -> str:
             simple.append((scored.y, one.mean, np.full(len(one.mean), one.std)))
     names = ["this model", *(["linear fit"] if baselines.linear else []), "constant"]
     for name, metric, word, meaning in METRICS:
-        values = (word(metric(*each)) for each in simple)
+        values = [word(metric(*each)) for each in simple]
+        if name == "NLL":
+            values[0] = word(float(scored.nll.mean()))
         rows.append([name, *values, meaning.format(units=target.units)])
     ence, sentence = "-", f"It needs {metrics.N_BINS} rows, and there are {len(scored.y)}."
     if len(scored.y) >= metrics.N_BINS:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from manygp import answers
+from manygp.arrays import Array
 from manygp.display import page
 from manygp.display.charts import minus, number, percent, span
 from manygp.display.report.appendix import why_chosen
@@ -28,8 +29,11 @@ TRENDS = {
     "boosted": "boosted trees",
     "forest": "a forest of trees",
 }
+TRANSFORMS = {"log": "the logarithm", "yeo-johnson": "a power (Yeo-Johnson)"}
 # Noise that is this share of the std of the target, or more, is most of it.
 MOSTLY_NOISE = 0.7
+# Rows whose noise is looked at where it depends on the row.
+NOISE_ROWS = 500
 # Degrees of freedom from which a Student-t is called normal.
 NEARLY_NORMAL = 30.0
 
@@ -67,14 +71,22 @@ def _about_data(
         yield text
     else:
         yield "No row repeats another."
-    noise = float(np.median([expert.noise_variance for expert in model.committee.experts]))
-    for target, scale, y in zip(targets, model.y_scaling.scale, Y.T, strict=True):
-        share = np.sqrt(noise) * scale / spread(y)
-        text = f"Noise that no column explains: about ± {number(np.sqrt(noise) * scale)} "
+    for target, noise, y in zip(targets, _typical_noise(model, X), Y.T, strict=True):
+        share = noise / spread(y)
+        text = f"Noise that no column explains: about ± {number(noise)} "
         text += f"in {target.units}, {percent(share)} of the std of {target.name}."
         if share > MOSTLY_NOISE:
             text += " Most of the target is noise to these columns."
         yield text
+
+
+def _typical_noise(model: FittedModel, X: Array) -> Array:
+    """Std of the noise of each target, (t,), at a typical row of X (n, d)."""
+    if model.target_transform is not None:
+        some = X[answers.sample_rows(len(X), NOISE_ROWS)]
+        return np.median(answers.noise_std(model, some).reshape(len(some), -1), axis=0)
+    noise = float(np.median([expert.noise_variance for expert in model.committee.experts]))
+    return np.sqrt(noise) * model.y_scaling.scale
 
 
 def _missing(sources: list[SourceColumn], rows: Inputs) -> Iterator[str]:
@@ -105,9 +117,19 @@ def _about_model(model: FittedModel) -> Iterator[str]:
             f"Under it lies a trend that holds everywhere: {TRENDS.get(name, name)} ({name}). It "
             f"explains {percent(max(0.0, 1 - rest))} of the variance by itself."
         )
+    if model.target_transform is not None and model.target_transform.name in TRANSFORMS:
+        yield (
+            f"The experts learn {TRANSFORMS[model.target_transform.name]} of the target, which is "
+            "skewed; all numbers of this page are in its own units."
+        )
     tails = answers.tails(model)[0]
     heaviest = float(tails.max())  # one over the degrees of freedom
-    if heaviest <= 1 / NEARLY_NORMAL:
+    if answers.conformal_scores(model).shaped:
+        yield (
+            "Errors are spread as no normal or Student-t distribution is, as where most targets "
+            "are one value: quantiles follow the errors of rows that were left out."
+        )
+    elif heaviest <= 1 / NEARLY_NORMAL:
         yield "Errors are spread about as a normal distribution says."
     else:
         yield (
@@ -134,7 +156,7 @@ def _about_choice(model: FittedModel) -> Iterator[str]:
         f"{counted(report.n_rows, 'row')} in turn, a smaller NLL being better; all stand in the "
         "appendix."
     )
-    for name in ("trend", "structure"):
+    for name in ("target", "trend", "structure"):
         if name in compared:
             yield _told(name, by_parameter[name])
 

@@ -1,0 +1,195 @@
+"""What the estimator does with rows that come after `fit`, and with those that are to go."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from manygp import inputs
+from manygp.arrays import IndexArray
+from manygp.inputs import read_only
+from manygp.model import Drift, FittedModel
+from manygp.runtime.progress import shown
+from manygp.training.experts import ExecutionContext
+from manygp.training.updates import (
+    REFRESHES,
+    NewRows,
+    forgotten,
+    ids_of,
+    merged,
+    places_of,
+    refreshed,
+    scaled,
+    updated,
+)
+
+
+class Updating(BaseEstimator):
+    """The part of `ManyGPRegressor` that changes the rows of a fitted model.
+
+    Each of its methods sets the model in one step at its end: one that fails or is interrupted
+    leaves it as it was.
+    """
+
+    fit: Any
+    alpha: Any
+    n_jobs: int | None
+    verbose: bool
+    optimizer: Any
+    _model: FittedModel
+    _require_fit: Any
+    _rows: Any
+    model_: Any
+
+    def partial_fit(self, X: Any, y: Any, alpha: Any = None, *, refresh: str = "auto") -> Self:
+        """Add rows to the model without a new fit.
+
+        Before the first `fit` this is `fit`. After it, rows go to the experts that are nearest,
+        which are conditioned anew with the kernel and the trend as they are: predictions are then
+        exactly those of these experts on all of their rows. Each row is predicted before it is
+        added, and what was seen, `drift_`, is part of what the model knows about its errors.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (k, d)
+            With the columns of `fit`.
+        y : array-like of shape (k,) or (k, t)
+        alpha : float or array-like of shape (k,), optional
+            Known noise variance of these targets, in the square of their units; by default the
+            parameter `alpha`, if that is one number.
+        refresh : {"auto", "never", "always"}, default="auto"
+            When kernel, trend, parts and calibration are learned again, from where they are. With
+            "auto" that is when there are half as many rows again as the last time, or when
+            intervals hold other shares of the new rows than they promise.
+        """
+        _check_refresh(refresh)
+        if not self.__sklearn_is_fitted__():
+            return self._fitted_first(X, y, alpha)
+        new = self._new_rows(X, y, alpha)
+        with shown(verbose=self.verbose) as progress:
+            run = ExecutionContext(self.n_jobs, progress, optimizer=self.optimizer)
+            self._model = updated(self._model, new, run, refresh)
+        return self
+
+    def forget(self, rows: Any = None, *, older_than: int | None = None) -> Self:
+        """Take rows out of the model, and what it has learned from their errors.
+
+        Experts that knew them are conditioned anew. Kernel and trend stay as they are.
+
+        Parameters
+        ----------
+        rows : int or array-like of int, optional
+            Numbers of rows: those of `fit` are their places in its data, from 0, and those of
+            `partial_fit` go on from there. No number is given twice; `row_ids_` has all of them.
+        older_than : int, optional
+            All rows with a lower number than this, instead.
+        """
+        self._require_fit()
+        if (rows is None) == (older_than is None):
+            raise ValueError("name the rows to forget, or older_than: one of the two")
+        if older_than is not None:
+            places = np.flatnonzero(ids_of(self._model) < older_than)
+        else:
+            places = places_of(self._model, _integers(rows))
+        if len(places):
+            self._model = forgotten(self._model, places, self._context())
+        return self
+
+    def merge(self, other: Any, *, refresh: str = "auto") -> Self:
+        """Take over the rows of another model, and what it knows about its errors in them.
+
+        Both must have the same columns, targets, scaling and, of tables, the same encoder. Rows
+        that both have with the same number are taken once: models that were one before each
+        learned rows of its own become one again. New rows get new numbers.
+
+        Parameters
+        ----------
+        other : ManyGPRegressor
+            A fitted model; it stays as it is.
+        refresh : {"auto", "never", "always"}, default="auto"
+            See `partial_fit`.
+        """
+        _check_refresh(refresh)
+        self._require_fit()
+        if not isinstance(other, Updating):
+            raise ValueError(f"merge takes a fitted ManyGPRegressor, not a {type(other).__name__}")
+        other._require_fit()
+        self._model = merged(self._model, other._model, self._context(), refresh)
+        return self
+
+    def refresh(self) -> Self:
+        """Learn kernel, trend, parts and calibration again, from where they are."""
+        self._require_fit()
+        with shown(verbose=self.verbose) as progress:
+            run = ExecutionContext(self.n_jobs, progress, optimizer=self.optimizer)
+            self._model = refreshed(self._model, run)
+        return self
+
+    @property
+    def drift_(self) -> Drift | None:
+        """What rows of `partial_fit` have said about the model; None if there were none."""
+        self._require_fit()
+        updates = self._model.updates
+        return None if updates is None else updates.drift
+
+    @property
+    def row_ids_(self) -> IndexArray:
+        """Numbers of the training rows, oldest first: (n,)."""
+        self._require_fit()
+        return read_only(np.sort(ids_of(self._model)))
+
+    def _context(self) -> ExecutionContext:
+        return ExecutionContext(self.n_jobs, optimizer=self.optimizer)
+
+    def _fitted_first(self, X: Any, y: Any, alpha: Any) -> Self:
+        """The first fit."""
+        fitted: Self = self.fit(X, y) if alpha is None else self.fit(X, y, alpha=alpha)
+        return fitted
+
+    def _new_rows(self, X: Any, y: Any, alpha: Any) -> NewRows:
+        """Rows and targets in the units of the model."""
+        model = self._model
+        Y = inputs.targets(self, y)
+        inputs.refuse_missing(Y, "y", None)
+        if Y.shape[1] != model.n_targets:
+            raise ValueError(f"y has {Y.shape[1]} targets, and the model {model.n_targets}")
+        if alpha is None and np.ndim(self.alpha):
+            raise ValueError(
+                "the parameter alpha holds the noise of the rows of `fit`: pass that of these rows"
+            )
+        values, noise, are_known, codes = self._encoded(X)
+        if len(values) != len(Y):
+            raise ValueError(f"X has {len(values)} rows, and y {len(Y)}")
+        known = inputs.check_alpha(self.alpha if alpha is None else alpha, len(Y)) + noise
+        return scaled(model, values, Y, known, are_known, codes)
+
+    def _encoded(self, X: Any) -> tuple[Any, Any, Any, Any]:
+        """Rows as numbers, their noise, whether all of them is known, and their categories."""
+        encoder = self._model.encoder
+        if encoder is None:
+            values = inputs.features(self, X)
+            return values, 0.0, np.ones(len(values), dtype=bool), None
+        rows, codes = self._rows(X), encoder.codes_
+        if rows.encoded is None:
+            codes = None if codes is None else np.empty((len(rows.X), 0), dtype=np.int32)
+            return rows.X, 0.0, np.ones(len(rows.X), dtype=bool), codes
+        if codes is not None:
+            from manygp.tables.frames import as_batch
+
+            codes = encoder.codes(as_batch(X))
+        return rows.X, rows.encoded.noise, ~rows.encoded.doubtful.any(axis=1), codes
+
+
+def _check_refresh(refresh: Any) -> None:
+    if refresh not in REFRESHES:
+        raise ValueError(f"refresh must be one of {', '.join(REFRESHES)}, not {refresh!r}")
+
+
+def _integers(rows: Any) -> IndexArray:
+    """Numbers of rows, which must be whole: (k,)."""
+    numbers = np.atleast_1d(np.asarray(rows))
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise ValueError(f"rows are named by whole numbers, not by {rows!r}")
+    return numbers.astype(np.intp)
