@@ -176,12 +176,12 @@ class Settings:
         if self.prior_mean is not None and self.trend != "auto":
             raise ValueError("prior_mean is what trend was called before: set trend alone")
         self._check_as_in_scikit_learn()
+        self._check_targets()
         self._check_trend()
         if isinstance(self.columns, str) and self.columns not in COLUMNS:
             raise ValueError(f"columns must be one of {COLUMNS}, not {self.columns!r}")
         if self.noise not in NOISES:
             raise ValueError(f"noise must be one of {', '.join(NOISES)}, not {self.noise!r}")
-        self._check_targets()
         check_integer("points_per_expert", self.points_per_expert, 1)
         check_integer("n_restarts_optimizer", self.n_restarts_optimizer, 0)
         if self.time_budget is not None:
