@@ -97,7 +97,7 @@ def test_02_infinity_in_x_is_named_by_column_and_row(value):
 
 
 def test_03_nan_in_y_is_named_by_row():
-    with pytest.raises(ValueError, match=r"y contains NaN, first in row 7; drop"):
+    with pytest.raises(ValueError, match=r"y contains NaN, first in row 7; rows without a target"):
         model(partition=no_work).fit(X, spoilt(y, (7, np.nan)))
 
 
@@ -234,6 +234,7 @@ def test_12_one_row_is_enough():
     assert_sound(fitted, X)
 
 
+@pytest.mark.filterwarnings("ignore:one row tells nothing")
 @pytest.mark.parametrize("trend", ["linear", "additive", "boosted", LinearRegression()])
 def test_12_one_row_teaches_no_trend(trend):
     with pytest.raises(ValueError, match="cannot be learned from one row; set trend='none'"):

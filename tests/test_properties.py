@@ -48,7 +48,7 @@ CLEAR = re.compile(
     r"|variances in the squared units of y|beyond floating point"
     r"|the covariance of the expert with the rows .* add White"
     r"|the kernel .* multiplies noise|the kernel is only noise"
-    r"|alpha is too large for"
+    r"|alpha is too large for|cannot be learned from one row"
     r"|must have at least \d+ rows|ENCE needs \d+ rows|a single training row"
     r"|std, in the units of y"
 )
@@ -566,13 +566,13 @@ def test_a_failed_fit_leaves_the_model_as_it_was(problem, fault):
 
 
 @few(20)
-@given(problems(), st.integers(-9, 9), st.sampled_from([-1.0, 1.0]))
-def test_a_power_of_two_changes_the_units_and_no_bit_else(problem, power, sign):
-    factor = sign * 2.0**power
+@given(problems(), st.integers(-9, 9))
+def test_a_power_of_two_changes_the_units_and_no_bit_else(problem, power):
+    factor = 2.0**power
     y = problem.plain_y
     if not 1e-250 < np.abs(y).max() < 1e250:  # or digits are lost
         return
-    # A transform of y is not that of -y.
+    # A logarithm of other units is rounded otherwise.
     units = {"normalize_y": True, "alpha": 0.0, "target_transform": None}
     model, other = problem.model(**units), problem.model(**units)
     if attempt(model.fit, problem.X, y) is None:
@@ -583,7 +583,7 @@ def test_a_power_of_two_changes_the_units_and_no_bit_else(problem, power, sign):
     if predicted is not None and np.all(np.ptp(y, axis=0) > 0):
         mean, std = answers(other, problem.rows)
         assert_array_equal(mean, factor * predicted[0])
-        assert_array_equal(std, abs(factor) * predicted[1])
+        assert_array_equal(std, factor * predicted[1])
 
 
 # The form of the default kernel, and nothing left to choose: rounding has nothing to tip over.

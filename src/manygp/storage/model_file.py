@@ -63,10 +63,6 @@ MOST_JOBS = 1024
 LARGEST_COST = 1e18
 # Groups of errors that no model has.
 MOST_GROUPS = 64
-# A model of at most so many rows is asked about one of its own when it is loaded, and about more,
-# so many in all, while it refuses: the experts near a row are built then, which takes a moment.
-TRIED_ROWS = 10_000
-TRIALS = 8
 # Names of schema 1 that have changed.
 RENAMED = {"pull": "shrinkage", "pulls": "shrinkages"}
 # What is kept of errors, and counts of what has happened since a fit.
@@ -202,25 +198,9 @@ def read_model(path: str | PathLike[str]) -> FittedModel:
     def build() -> FittedModel:
         with np.errstate(all="ignore"):
             model = FittedModel(committee=assembled(described, parts), **described)
-            model = answers.queried_by(model, model.settings)
-            _require_answer(model)
-        return model
+            return answers.queried_by(model, model.settings)
 
     return _read(path, "cannot be used", build)
-
-
-def _require_answer(model: FittedModel) -> None:
-    """Refuse a model of few rows that cannot answer about any of some of its own."""
-    X = model.committee.training_data().X
-    refusal = None
-    for row in range(0, len(X), -(-len(X) // TRIALS)) if len(X) <= TRIED_ROWS else ():
-        try:
-            answers.predict(model, model.x_scaling.undo(X[[row]]))
-            return
-        except ValueError as error:
-            refusal = error
-    if refusal is not None:
-        raise refusal
 
 
 def _read(path: str | PathLike[str], what: str, step: Callable[[], T]) -> T:

@@ -244,7 +244,7 @@ def _joined(
     """
     k, trend = len(new.X), before.trend
     pairs: list[tuple[AnyArray, AnyArray]] = [(before.X, new.X), (before.alpha, new.alpha)]
-    residuals, trend_pairs = (new.Y, []) if trend is None else _under(trend, new)
+    residuals, trend_pairs = _under(trend, new)
     pairs += [(before.residuals, residuals), *trend_pairs]
     n_data = len(pairs)
     if before.spread is not None:  # new rows have a weight of 1
@@ -265,8 +265,10 @@ def _joined(
     return data._replace(spread=spread), behind[0] if behind else None, codes
 
 
-def _under(trend: Trend, new: NewRows) -> tuple[Array, list[tuple[AnyArray, AnyArray]]]:
+def _under(trend: Trend | None, new: NewRows) -> tuple[Array, list[tuple[AnyArray, AnyArray]]]:
     """Residuals of new rows under a trend, and its own arrays, each with that of the new rows."""
+    if trend is None:
+        return new.Y, []
     k, at = len(new.X), trend.model.at(new.X)
     pairs: list[tuple[AnyArray, AnyArray]] = [
         (trend.fitted, at.mean),
