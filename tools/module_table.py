@@ -34,6 +34,7 @@ FLOORS = [
     ("display",),
     ("cli",),
     ("_entry_point",),
+    ("__main__",),
 ]
 
 
