@@ -35,6 +35,7 @@ FLOORS = [
     ("display",),
     ("cli",),
     ("_entry_point",),
+    ("__main__",),
 ]
 
 
