@@ -755,3 +755,10 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
                 "appropriate arguments before using this estimator."
             )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False  # there is a prior
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags

@@ -180,13 +180,6 @@ class SklearnAttributes(BaseEstimator):
     def plan_(self) -> Plan:
         return self._model.plan
 
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
-        tags.requires_fit = False  # there is a prior
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
-
 
 def warn_at_bounds(kernel: Any) -> None:
     """Warn of each fitted hyperparameter that lies at a bound, in scikit-learn's words."""
