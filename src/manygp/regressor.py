@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -743,3 +744,21 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         seed = self.random_state if isinstance(self.random_state, Integral) else 0
         columns = dict(zip(names, rows.T, strict=True))
         return TableEncoder(random_state=int(seed)).fit(Batch(0, columns), y)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in vars(self)
+
+    def _require_fit(self) -> None:
+        """Refuse an unfitted estimator; scikit-learn's check accepts one with a prior."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
+                "appropriate arguments before using this estimator."
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False  # there is a prior
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array
 
 from manygp import answers, inputs
@@ -45,6 +45,7 @@ class SklearnAttributes(BaseEstimator):
 
     kernel: Any
     _model: FittedModel
+    _require_fit: Any
     _rows: Any
     model_: Any
 
@@ -178,24 +179,6 @@ class SklearnAttributes(BaseEstimator):
     @property
     def plan_(self) -> Plan:
         return self._model.plan
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_model" in vars(self)
-
-    def _require_fit(self) -> None:
-        """Refuse an unfitted estimator; scikit-learn's check accepts one with a prior."""
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
-                "appropriate arguments before using this estimator."
-            )
-
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
-        tags.requires_fit = False  # there is a prior
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
 
 
 def warn_at_bounds(kernel: Any) -> None:
