@@ -37,7 +37,8 @@ from manygp.relevance import Relevance, relevance_of
 from manygp.rules import NO_COMMUNICATION, ExpertPredictions, only_means
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.settings import Settings
-from manygp.targets import TransformedDistribution
+from manygp.steps import Moments, Step, SteppedDistribution, levels_of
+from manygp.targets import TransformedDistribution, whole_ends
 
 T = TypeVar("T")
 
@@ -181,12 +182,28 @@ def interval_of(
     model: FittedModel, mean: Array, std: Array, coverage: float
 ) -> tuple[Array, Array]:
     """The intervals of y of rows with this mean and std, as of `predict_transformed`."""
+    if step_of(model) is not None:
+        lower, upper = distribution_of(model, mean, std).interval(coverage)
+    else:
+        lower, upper = _interval_of_errors(model, mean, std, coverage)
+    return whole_ends(lower, upper) if model.whole else (lower, upper)
+
+
+def _interval_of_errors(
+    model: FittedModel, mean: Array, std: Array, coverage: float
+) -> tuple[Array, Array]:
+    """The same, as wide as errors that were left out."""
     normalised = (std if std.ndim == 2 else std[:, None]) / model.y_scaling.scale
     width = conformal_scores(model).reach(coverage, normalised).reshape(std.shape) * std
     lower, upper = mean - width, mean + width
     if model.target_transform is None:
         return lower, upper
     return model.target_transform.inverse(lower), model.target_transform.inverse(upper)
+
+
+def step_of(model: FittedModel) -> Step | None:
+    """What the model knows of a value that many targets share, if its rules are those of `fit`."""
+    return model.step if model.rules == model.chosen else None
 
 
 def ready_for_intervals(model: FittedModel) -> FittedModel:
@@ -206,8 +223,11 @@ def predict_dist(model: FittedModel, X: Array, *, alpha: Any = 0.0) -> Any:
 
 def distribution_of(
     model: FittedModel, mean: Array, std: Array
-) -> PredictiveDistribution | TransformedDistribution:
+) -> PredictiveDistribution | TransformedDistribution | SteppedDistribution:
     """The distributions of y of rows with this mean and std, as of `predict_transformed`."""
+    step = step_of(model)
+    if step is not None:
+        return step.distribution(mean, std, Moments(*in_units_of_y(model, mean, std)))
     base = conformal_scores(model).distribution(mean, std, model.y_scaling.scale)
     if model.target_transform is None:
         return base
@@ -301,7 +321,7 @@ def _answers_without(
     else:
         query = _left_out(model, rows)
         mean, std = _transformed(model, query, _known_noise(model, query), latent=False)
-    return rows, _targets(model, _places(model, rows)), mean, std
+    return rows, targets_of(model, _places(model, rows)), mean, std
 
 
 def left_out_scores(model: FittedModel) -> dict[str, float]:
@@ -361,7 +381,10 @@ def _draws(
 
 def _draws_of_y(model: FittedModel, X: Array, draws: Array, *, latent: bool) -> Array:
     """Draws of T(y) at rows X as draws of y; latent ones of what y is on average given these."""
-    transform = model.target_transform
+    transform, step = model.target_transform, step_of(model)
+    if step is not None and not latent:  # as likely among all values as z is
+        mean, std = predict_transformed(model, X)
+        return distribution_of(model, mean, std).ppf(levels_of(draws.T, mean, std)).T
     if transform is None:
         return draws
     z = draws[:, None] if draws.ndim == 2 else draws
@@ -446,10 +469,10 @@ def training_rows(model: FittedModel) -> tuple[Array, Array]:
     """Inputs (n, d) and targets (n, t) of the training rows."""
     rows = _places(model, slice(None))
     X = model.committee.training_data().X
-    return model.x_scaling.undo(X[rows]), _targets(model, rows)
+    return model.x_scaling.undo(X[rows]), targets_of(model, rows)
 
 
-def _targets(model: FittedModel, places: IndexArray) -> Array:
+def targets_of(model: FittedModel, places: IndexArray) -> Array:
     """Targets (N, t) of rows of the committee, in the units of y."""
     values = model.y_scaling.undo(model.committee.training_data().targets_of(places))
     return values if model.target_transform is None else model.target_transform.inverse(values)
