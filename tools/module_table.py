@@ -23,7 +23,7 @@ FLOORS = [
     ("gp", "fit_report", "paper"),
     ("trend", "committee", "calibration"),
     ("noise", "targets"),
-    ("settings", "relevance", "metrics"),
+    ("settings", "relevance", "metrics", "steps"),
     ("model",),
     ("answers",),
     ("training", "storage", "sklearn_compat"),

@@ -237,7 +237,8 @@ class Step:
         }
         coefficients = {name: getattr(self, name).tolist() for name in COEFFICIENTS}
         numbers = {"value": self.value, "dof": self.dof, "scale": self.scale}
-        return {**plain, **coefficients, **numbers, "rest": self.rest.to_json()}
+        rest = {f"rest_{name}": one for name, one in self.rest.to_json().items()}
+        return {**plain, **coefficients, **numbers, **rest}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Step:
@@ -248,7 +249,9 @@ class Step:
         for name in COEFFICIENTS:
             functions = given["of_all" if name == "chance" else "of_rest"]
             given[name] = _checked(given[name], functions.size)
-        given["rest"] = TargetTransform.from_json(given["rest"], 1)
+        names = [name for name in given if name.startswith("rest_")]
+        rest = {name.removeprefix("rest_"): given.pop(name) for name in names}
+        given["rest"] = TargetTransform.from_json(rest, 1)
         value, dof, scale = (float(given[name]) for name in ("value", "dof", "scale"))
         if not (abs(value) < STEP.largest_number and dof > 1 and 0 < scale < STEP.largest_number):
             raise ValueError("its step is no number, or its rest has no spread")

@@ -265,7 +265,7 @@ def choose_transform(
     transform = TargetTransform.learned(name, every)
     if settings.bounds is not None:
         transform = transform.within(settings.bounds, every)
-    elif settings.chooses_target and len(Y) >= TARGET.fewest_rows:
+    elif settings.shapes_target and len(Y) >= TARGET.fewest_rows:
         transform = transform.cut(*found_bounds(every))
     return (None if transform.is_identity else transform), compared
 
@@ -347,8 +347,8 @@ def prepare(
     X, Y, known_noise, weights = rows
     d = X.shape[1]
     own = None if settings.kernel is None else settings.own_kernel(d)
-    shared = Shared.of(Y) if settings.chooses_target else None
-    whole = settings.chooses_target and are_whole(Y)
+    shared = Shared.of(Y) if settings.shapes_target else None
+    whole = settings.shapes_target and are_whole(Y)
     if transform is not None:
         known_noise, Y = transform.of_rows(known_noise, Y)
     x_scaling, y_scaling = scalings or inputs.scalings(
