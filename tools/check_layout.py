@@ -39,7 +39,7 @@ function look(doc, page, width) {
     const room = one.tagName === "IMG" ? one.parentElement.clientWidth : one.clientWidth;
     const wide = one.tagName === "IMG" ? one.clientWidth : one.scrollWidth;
     if (room && wide > room + 1)
-      note(`${one.tagName.toLowerCase()} ${wide} > ${room}: ${one.textContent.trim().slice(0, 40)}`);
+      note(`${one.tagName} ${wide} > ${room}: ${one.textContent.trim().slice(0, 40)}`);
   }
 }
 function load(page, width) {

@@ -29,6 +29,7 @@ FLOORS = [
     ("training", "storage", "sklearn_compat"),
     ("outofcore", "updating"),
     ("regressor",),
+    ("emulator",),
     ("__init__",),  # what `from manygp import ...` gives
     ("dask",),
     ("display",),
