@@ -169,10 +169,8 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
             be a `numpy.memmap`: 4 GB are enough for 5,000 curves of 100,000 numbers.
         """
         self._check_parameters()
-        Y = check_curves(Y)
+        Y = _as_many(X, check_curves(Y))
         grid, n = Grid.of(Y), len(Y)
-        if len(X) != n:
-            raise ValueError(f"X has {len(X)} runs, and Y {n}")
         if n < COMPONENTS.fewest_runs:
             least = COMPONENTS.fewest_runs
             raise ValueError(f"Y has {n} runs; {least} are the fewest to learn from")
@@ -323,9 +321,8 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
         if not hasattr(self, "_model"):
             return self.fit(X, Y)
         model = self._model
-        values = flat_rows(check_curves(Y, model.grid), slice(None), model.grid)
-        if len(X) != len(values):
-            raise ValueError(f"X has {len(X)} runs, and Y {len(values)}")
+        Y = _as_many(X, check_curves(Y, model.grid))
+        values = flat_rows(Y, slice(None), model.grid)
         spread = curves.spread_with(model, curves.states(model, X), values)
         scores = scaled_curves(values, model.mean, model.scale) @ model.basis
         models = deepcopy(model.models)
@@ -491,6 +488,13 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
             if gain.mean() > CURVES.local_gain * gain.std() / np.sqrt(len(gain)):
                 return one.model, judge.spread(local, level)
         return None, judge.spread(even)
+
+
+def _as_many(X: Any, Y: Any) -> Any:
+    """Curves Y, as many as runs X."""
+    if len(X) != len(Y):
+        raise ValueError(f"X has {len(X)} runs, and Y {len(Y)}")
+    return Y
 
 
 def _lean(base: ManyGPRegressor) -> ManyGPRegressor:
