@@ -408,7 +408,8 @@ def found_bounds(Y: Array) -> tuple[Array, Array]:
     one for targets that are not negative, and come near it.
     """
     edges = np.array([[_edge(y), -_edge(-y)] for y in Y.T]).T
-    near_zero = (Y.min(axis=0) >= 0) & (Y.min(axis=0) <= Y.std(axis=0))
+    spread = np.array([_spread(y) for y in Y.T])
+    near_zero = (Y.min(axis=0) >= 0) & (Y.min(axis=0) <= spread)
     return np.where(near_zero, np.maximum(edges[0], 0.0), edges[0]), edges[1]
 
 
@@ -423,8 +424,8 @@ def _edge(y: Array) -> float:
 
 def are_whole(Y: Array) -> bool:
     """Whether all targets (n, t) are whole numbers, of which there are more than two."""
-    spread = np.all(np.ptp(Y, axis=0) > 1) and np.all(np.abs(Y) < NUMBERS.largest_whole)
-    return bool(spread and np.array_equal(Y, np.round(Y)))
+    few = np.any(Y.max(axis=0) <= Y.min(axis=0) + 1) or np.any(np.abs(Y) >= NUMBERS.largest_whole)
+    return bool(not few and np.array_equal(Y, np.round(Y)))
 
 
 def whole_ends(lower: Array, upper: Array) -> tuple[Array, Array]:
