@@ -249,7 +249,7 @@ class Settings:
         trend = PRIOR_MEANS.get(self.prior_mean, self.trend)
         named = trend if isinstance(trend, str) else ""
         shares = space.shrinkages[0] != 0.0
-        free = space.standard and space.recalibrate and not needs.dependence
+        free = all((space.standard, space.recalibrate, not needs.dependence))
         chooses = named == "auto" and free and shares
         resolved = {
             "space": space,

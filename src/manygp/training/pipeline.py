@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -347,8 +347,7 @@ def prepare(
     X, Y, known_noise, weights = rows
     d = X.shape[1]
     own = None if settings.kernel is None else settings.own_kernel(d)
-    shared = Shared.of(Y) if settings.shapes_target else None
-    whole = settings.shapes_target and are_whole(Y)
+    described = _described(settings, Y)
     if transform is not None:
         known_noise, Y = transform.of_rows(known_noise, Y)
     x_scaling, y_scaling = scalings or inputs.scalings(
@@ -371,7 +370,14 @@ def prepare(
         kernel = with_noise_floor(kernel, repeats)
         repeats.tell(verbose=settings.verbose)
     prepared = Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, transform)
-    return prepared._replace(order=order, shared=shared, whole=whole)
+    return prepared._replace(order=order, **described)
+
+
+def _described(settings: Settings, Y: Array) -> dict[str, Any]:
+    """What targets (n, t) as they are tell of the shape of their distribution."""
+    if not settings.shapes_target:
+        return {}
+    return {"shared": Shared.of(Y), "whole": are_whole(Y)}
 
 
 def _are_sorted(settings: Settings, rows: KnownRows) -> bool:
