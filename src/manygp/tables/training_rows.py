@@ -36,6 +36,10 @@ class ColumnRoles(NamedTuple):
         The column of known noise variances; it holds numbers.
     categories, numbers : sequences of str
         Columns that hold categories, or numbers, whatever they look like.
+    groups : str, optional
+        The column of the groups that rows are left out by; it is not one of X.
+    time : str, optional
+        The column of the time of each row; it may be one of X, and is, unless it is left out.
     """
 
     target: str
@@ -44,6 +48,8 @@ class ColumnRoles(NamedTuple):
     noise: str | None = None
     categories: Sequence[str] = ()
     numbers: Sequence[str] = ()
+    groups: str | None = None
+    time: str | None = None
 
     @property
     def kinds(self) -> dict[str, str]:
