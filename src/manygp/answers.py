@@ -317,16 +317,17 @@ def by_splits(model: FittedModel) -> bool:
 
 def _of_splits(model: FittedModel, rows: Any, *, latent: bool = False) -> tuple[Array, Array]:
     """Mean and std of T(y) of training rows by models without their group, or their future."""
-    errors = model.errors
-    assert errors is not None
-    places, n = np.atleast_1d(_places(model, slice(None) if rows is None else rows)), len(errors.rows)
+    errors: Any = model.errors
     if latent:
-        raise ValueError(f"rows were left out by {model.left_out_by}: their latent std is not kept")
-    found = np.minimum(np.searchsorted(errors.rows, places), n - 1)
+        raise ValueError(
+            f"rows were left out by {model.left_out_by}: their latent std is not kept"
+        )
+    places = np.atleast_1d(_places(model, slice(None) if rows is None else rows))
+    found = np.minimum(np.searchsorted(errors.rows, places), len(errors.rows) - 1)
     if np.any(errors.rows[found] != places):
         raise ValueError(
-            "the first rows in time have no earlier ones to be predicted from; name the others: "
-            "fit.model_.errors.rows"
+            "the first rows in time have no earlier ones to be predicted from; name others, which "
+            "are the last three fifths"
         )
     errors = errors.some(found)
     total, logs = errors.total(model.chosen.recalibration), 0.0

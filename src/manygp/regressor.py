@@ -400,6 +400,8 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         source = TableSource(Path(path), ColumnRoles(target, **named), folder)
         noise = named.get("noise")
         if source.is_large:
+            if source.roles.splitting:
+                raise ValueError(f"{path} has too many rows to leave some out by group or time")
             return self.fit_source(source, alpha=alpha if noise is None else 0.0)
         table = source.read()
         if table.n_dropped:

@@ -26,7 +26,7 @@ from manygp.inputs import Scaling
 from manygp.kernels.base import Kernel, Sum, split_noise
 from manygp.kernels.mixed import MixedKernel
 from manygp.kernels.text import parse_kernel, write_kernel
-from manygp.model import REASONS, FittedModel, Room, Updates
+from manygp.model import LEFT_OUT_BY, REASONS, FittedModel, Room, Updates
 from manygp.noise import LocalNoise
 from manygp.rules import PredictionRules
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
@@ -105,6 +105,7 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
         "table": _encode_table(model),
         "trend": None,
         "target_transform": None,
+        "left_out_by": model.left_out_by,
     }
     if model.target_transform is not None:
         manifest["target_transform"] = encode_all(model.target_transform.to_json())
@@ -141,6 +142,8 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     if model.errors is not None:  # their squares and known noise are those of their rows
         arrays["errors_rows"] = integers(model.errors.rows)
         arrays |= {f"errors_{name}": getattr(model.errors, name) for name in ERRORS}
+        if model.left_out_by != "row":  # unknown categories are part of it
+            arrays["errors_alpha"] = model.errors.alpha
     if model.updates is not None:
         arrays["updates_recent"] = np.nan_to_num(model.updates.recent, nan=-1.0)
         arrays["updates_evidence"] = model.updates.evidence
@@ -245,6 +248,11 @@ def _decoded(
     errors = _errors(arrays, parts.data)
     if errors is not None and noise is not None:
         require(np.array_equal(errors.rows, noise.rows), "its noise is not that of its errors")
+    left_out_by = manifest.get("left_out_by", "row")
+    known = left_out_by in LEFT_OUT_BY and (left_out_by == "row" or errors is not None)
+    require(known, "it does not say how rows were left out")
+    if left_out_by != "row" and errors is not None:
+        require(bool(np.all(np.diff(errors.rows) > 0)), "its errors are not in the order of rows")
     rules = _rules(manifest)
     described = {
         "settings": settings,
@@ -266,6 +274,7 @@ def _decoded(
         "target_transform": transform,
         "errors": errors,
         "updates": _updates(manifest.get("updates"), arrays),
+        "left_out_by": left_out_by,
     }
     return described, parts
 
@@ -278,8 +287,11 @@ def _errors(arrays: dict[str, AnyArray], data: TrainingData) -> LeftOutErrors | 
     variance, unknown = (floats(arrays, f"errors_{name}", rows.shape) for name in ERRORS[:2])
     means = bounded(arrays, "errors_means", (data.residuals.shape[1], len(rows)))
     require(np.all(variance > 0) and np.all(unknown >= 0), "a variance is not positive")
-    squares = (data.targets_of(rows).T - means) ** 2
-    return LeftOutErrors(squares, variance, data.alpha[rows], unknown, rows, means)
+    squares, alpha = (data.targets_of(rows).T - means) ** 2, data.alpha[rows]
+    if "errors_alpha" in arrays:
+        alpha = floats(arrays, "errors_alpha", rows.shape)
+        require(np.all(alpha >= 0), "a known noise is negative")
+    return LeftOutErrors(squares, variance, alpha, unknown, rows, means)
 
 
 def _updates(stored: Any, arrays: dict[str, AnyArray]) -> Updates | None:

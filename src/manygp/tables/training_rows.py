@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import Array
-from manygp.tables.base import Batch, TableFile, refuse_repeated
+from manygp.tables.base import Batch, TableFile, is_missing, refuse_repeated
 from manygp.tables.columns import Column, Refusal, encode_column
 from manygp.tables.formats import open_table
 from manygp.tables.survey import KIND_WORDS, Finding, Problem, Problems, Survey, problems_of
@@ -58,12 +58,22 @@ class ColumnRoles(NamedTuple):
             **dict.fromkeys(self.categories, "category"),
             **dict.fromkeys(self.numbers, "number"),
             **dict.fromkeys(self.apart, "target"),
+            **({} if self.groups is None else {self.groups: "category"}),
         }
 
     @property
     def apart(self) -> list[str]:
-        """Columns that are not learned from."""
+        """Columns of numbers that are not learned from."""
         return [self.target] if self.noise is None else [self.target, self.noise]
+
+    @property
+    def splitting(self) -> list[str]:
+        """Columns that say which rows are left out together."""
+        return [one for one in (self.groups, self.time) if one is not None]
+
+    def beside(self, names: Sequence[str]) -> list[str]:
+        """Columns that are read beside those of X, which have these names."""
+        return [*self.apart, *(one for one in self.splitting if one not in names)]
 
 
 class TrainingTable(NamedTuple):
@@ -81,6 +91,8 @@ class TrainingTable(NamedTuple):
         Rows that were left out, since their target is missing.
     numbers : ndarray of shape (n,)
         Places of the rows in the table; 1 is the first below the header.
+    groups, time : ndarrays of shape (n,), or None
+        What the columns of these roles hold.
     """
 
     rows: Batch
@@ -89,6 +101,8 @@ class TrainingTable(NamedTuple):
     noise: Array | None
     n_dropped: int
     numbers: npt.NDArray[np.intp]
+    groups: npt.NDArray[Any] | None = None
+    time: npt.NDArray[Any] | None = None
 
 
 def read_training(
@@ -110,13 +124,14 @@ def read_training(
     """
     table = open_table(path, decimal)
     names = input_names(table, roles)
-    every = [*names, *roles.apart]
+    every = [*names, *roles.beside(names)]
     survey, store = Survey(every, roles.kinds), _Store(every)
     with naming_file(table):
         for batch in table.batches(every, TRAINING_PIECE_ROWS):
             store.add(batch, survey.add(batch))
         findings = survey.findings()
-        problems = problems_of(findings, missing, roles.target)
+        own = [one for one in findings if one.name != roles.groups]
+        problems = problems_of(own, missing, roles.target)
         problems += _noise_problems(findings, roles.noise)
         if problems:
             raise Problems(problems)
@@ -131,7 +146,8 @@ def survey_table(
 ) -> tuple[list[Finding], int]:
     """What the columns of X and the target hold, and the number of rows."""
     table = open_table(path, decimal)
-    survey, n_rows = Survey([*input_names(table, roles), *roles.apart], roles.kinds), 0
+    names = input_names(table, roles)
+    survey, n_rows = Survey([*names, *roles.beside(names)], roles.kinds), 0
     for batch in table.batches(survey.columns, TRAINING_PIECE_ROWS):
         survey.add(batch)
         n_rows += batch.n_rows
@@ -142,7 +158,7 @@ def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     """Names of the columns of X."""
     target, columns = roles.target, roles.columns
     known = (*roles.categories, *roles.numbers)
-    for name in (*roles.apart, *(columns or ()), *roles.drop, *known):
+    for name in (*roles.apart, *roles.splitting, *(columns or ()), *roles.drop, *known):
         table.check_column(name)
     refuse_repeated("of the columns of a known kind", known)
     if roles.noise == target:
@@ -150,9 +166,12 @@ def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     for what, name in zip(("target", "noise"), roles.apart, strict=False):
         if name in (columns or ()):
             raise ValueError(f"the {what} {name!r} is also one of the columns to learn it from")
+    if set(roles.splitting) & set(roles.apart):
+        raise ValueError("groups and time must be other columns than the target and its noise")
     refuse_repeated("of the chosen columns", columns or ())
     names = table.names if columns is None else columns
-    inputs = [name for name in names if name not in roles.apart and name not in roles.drop]
+    left = {*roles.apart, *roles.drop, *(() if columns else (roles.groups,))}
+    inputs = [name for name in names if name not in left]
     if not inputs:
         raise ValueError(f"{table.path}: no column is left to learn {target!r} from")
     return inputs
@@ -216,17 +235,25 @@ def _assembled(
     store: _Store, findings: Sequence[Finding], names: Sequence[str], roles: ColumnRoles
 ) -> TrainingTable:
     kinds = {one.name: one.kind for one in findings}
-    columns = {name: store.column(name, kinds[name]) for name in (*names, *roles.apart)}
+    every = [*names, *roles.beside(names)]
+    columns = {name: store.column(name, kinds[name]) for name in every}
+    groups, time = (None if one is None else columns[one] for one in (roles.groups, roles.time))
+    if groups is not None and groups.dtype.kind == "O":
+        groups = np.where(is_missing(groups), None, groups)
+    columns = {name: one for name, one in columns.items() if name in (*names, *roles.apart)}
     y = columns.pop(roles.target)
     noise = None if roles.noise is None else columns.pop(roles.noise)
     known = ~np.isnan(y)
     n_dropped = int(len(y) - known.sum())
     if n_dropped:
         columns = {name: values[known] for name, values in columns.items()}
-        y, noise = y[known], None if noise is None else noise[known]
+        y, noise, groups, time = (
+            None if one is None else one[known] for one in (y, noise, groups, time)
+        )
     categories = frozenset(name for name in names if kinds[name] == "category")
     rows = Batch(0, columns, None, categories)
-    return TrainingTable(rows, y, roles.target, noise, n_dropped, np.flatnonzero(known) + 1)
+    numbers = np.flatnonzero(known) + 1
+    return TrainingTable(rows, y, roles.target, noise, n_dropped, numbers, groups, time)
 
 
 def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Problem]:
