@@ -317,22 +317,14 @@ def by_splits(model: FittedModel) -> bool:
 
 def _of_splits(model: FittedModel, rows: Any, *, latent: bool = False) -> tuple[Array, Array]:
     """Mean and std of T(y) of training rows by models without their group, or their future."""
-    errors: Any = model.errors
     if latent:
-        raise ValueError(
-            f"rows were left out by {model.left_out_by}: their latent std is not kept"
-        )
+        raise ValueError(f"rows left out by {model.left_out_by} have no latent std")
     places = np.atleast_1d(_places(model, slice(None) if rows is None else rows))
-    found = np.minimum(np.searchsorted(errors.rows, places), len(errors.rows) - 1)
-    if np.any(errors.rows[found] != places):
-        raise ValueError(
-            "the first rows in time have no earlier ones to be predicted from; name others, which "
-            "are the last three fifths"
-        )
-    errors = errors.some(found)
-    total, logs = errors.total(model.chosen.recalibration), 0.0
+    known: Any = model.errors
+    errors = known.of_rows(places)
+    total, logs = errors.total(model.chosen.recalibration), np.zeros_like(errors.means)
     if model.noise is not None:
-        logs = model.noise.of_left_out(places, np.zeros_like(errors.means))
+        logs = model.noise.of_left_out(places, logs)
     std = np.sqrt((total - errors.alpha) * np.exp(logs) + errors.alpha)
     return _in_units(model, errors.means), _std_in_units(model, std)
 

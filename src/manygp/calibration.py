@@ -543,6 +543,16 @@ class LeftOutErrors(NamedTuple):
         arrays: Any = self
         return LeftOutErrors(*(array[..., rows] for array in arrays))
 
+    def of_rows(self, rows: IndexArray) -> LeftOutErrors:
+        """Errors of some training rows; the errors are in the order of the rows."""
+        found = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        if np.any(self.rows[found] != rows):
+            raise ValueError(
+                "the first rows in time, two fifths of them, have no earlier ones to be predicted "
+                "from; name others"
+            )
+        return self.some(found)
+
     def conformal_scores(
         self, curve: Correction, log_factors: Array | None, together: IndexArray | None = None
     ) -> ConformalScores:
@@ -655,7 +665,7 @@ def by_unit(nll: Array, together: IndexArray | None) -> Array:
     """NLL of rows (N,), or what those that err together add to its mean: (units,)."""
     if together is None:
         return nll
-    sums: Array = np.bincount(together, nll)
+    sums = np.bincount(together, nll).astype(float)
     return sums * (len(sums) / len(nll))
 
 

@@ -356,7 +356,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             )
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         encoder = self._new_encoder(X)
-        splits = splits_of(groups, time, X, weights)
+        splits = splits_of(groups, time, y, weights)
         together = None if splits is None else splits.groups
         rows = inputs.known_rows(self, (X, y), encoder, weights, settings.alpha, together)
         columns = inputs.columns_of(self) if encoder is None else encoder.names
@@ -397,8 +397,6 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         source = TableSource(Path(path), ColumnRoles(target, **named), folder)
         noise = named.get("noise")
         if source.is_large:
-            if source.roles.splitting:
-                raise ValueError(f"{path} has too many rows to leave some out by group or time")
             return self.fit_source(source, alpha=alpha if noise is None else 0.0)
         table = source.read()
         if table.n_dropped:

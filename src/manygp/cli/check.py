@@ -69,7 +69,12 @@ def check(
     from manygp.tables.survey import problems_of
     from manygp.tables.training_rows import ColumnRoles, survey_table
 
-    kinds = {"categories": category, "numbers": number, "groups": groups, "time": time}
+    kinds: dict[str, Any] = {
+        "categories": category,
+        "numbers": number,
+        "groups": groups,
+        "time": time,
+    }
     roles = ColumnRoles(target, columns or None, drop, **kinds)
     with data_file(data) as path, shown(verbose=sys.stderr.isatty()) as progress:
         progress.begin("reading")

@@ -223,16 +223,18 @@ def fit(
         estimator = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
         encoder = TableEncoder(missing=missing, random_state=random_state % 2**32)
         estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state, columns=encoder)
-        kinds = {"categories": category, "numbers": number, "groups": groups, "time": time}
+        kinds: dict[str, Any] = {
+            "categories": category,
+            "numbers": number,
+            "groups": groups,
+            "time": time,
+        }
         roles = ColumnRoles(target, columns or None, drop, noise_column, **kinds)
         folder = work_dir or checkpoint
         source = TableSource(data, roles, folder)
         told.begin("reading")
         begin, numbers = perf_counter(), None
-        is_large = str(data) != "-" and source.is_large
-        if is_large and roles.splitting:
-            raise ValueError(f"{data} has too many rows to leave some out by group or time")
-        if is_large and source.has_numbers:
+        if str(data) != "-" and source.is_large and source.has_numbers:
             with interruptible(folder, "--work-dir"):
                 model = _fitted_file(estimator, source, scheduler)
         else:
@@ -315,7 +317,7 @@ def _fitted(
     from manygp.answers import ready_for_intervals
 
     estimator.set_params(verbose=sys.stderr.isatty())
-    given = {"alpha": table.noise, "groups": table.groups, "time": table.time}
+    given: dict[str, Any] = {"alpha": table.noise, "groups": table.groups, "time": table.time}
     estimator.fit(table.rows, table.y, **given, checkpoint=checkpoint)
     model = ready_for_intervals(estimator.model_)
     # Noise of training rows is kept with these; an encoder, as it was fitted.

@@ -248,11 +248,6 @@ def _decoded(
     errors = _errors(arrays, parts.data)
     if errors is not None and noise is not None:
         require(np.array_equal(errors.rows, noise.rows), "its noise is not that of its errors")
-    left_out_by = manifest.get("left_out_by", "row")
-    known = left_out_by in LEFT_OUT_BY and (left_out_by == "row" or errors is not None)
-    require(known, "it does not say how rows were left out")
-    if left_out_by != "row" and errors is not None:
-        require(bool(np.all(np.diff(errors.rows) > 0)), "its errors are not in the order of rows")
     rules = _rules(manifest)
     described = {
         "settings": settings,
@@ -274,9 +269,18 @@ def _decoded(
         "target_transform": transform,
         "errors": errors,
         "updates": _updates(manifest.get("updates"), arrays),
-        "left_out_by": left_out_by,
+        "left_out_by": _left_out_by(manifest.get("left_out_by", "row"), errors),
     }
     return described, parts
+
+
+def _left_out_by(stored: Any, errors: LeftOutErrors | None) -> str:
+    """How rows were left out; older files have left out each by itself."""
+    require(stored in LEFT_OUT_BY, "it does not say how rows were left out")
+    if stored != "row":
+        is_sorted = errors is not None and bool(np.all(np.diff(errors.rows) > 0))
+        require(is_sorted, "its errors are not in the order of rows")
+    return str(stored)
 
 
 def _errors(arrays: dict[str, AnyArray], data: TrainingData) -> LeftOutErrors | None:

@@ -49,6 +49,8 @@ class EncodingChoice:
 
 
 ENCODING = EncodingChoice()
+# The cycles that a new encoder looks for.
+SHOWN_CYCLES = ("year", "weekday", "day")
 
 
 class Encoded(NamedTuple):
@@ -82,7 +84,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Numbers stay as they are. At most ten categories become one feature of 0 and 1 each, more
     become the mean of the target among rows of the category, shrunk towards the mean of all; a
     training row gets that of other folds, in which it is not. Dates become days since 1970
-    (UTC), and the cycles of year, week and day that their range and resolution can show. A
+    (UTC), and the cycles of year, week and day that their range and resolution can show: a week as
+    one feature of 0 and 1 for each of its days. A
     missing number or date is filled with the median; if training rows lack it too, a further
     feature says so. A missing category is a category.
 
@@ -161,26 +164,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             groups = None if groups is None else groups[rows]
         findings = self._findings(batch, len(Y))
         rng = np.random.RandomState(self.random_state)
-        few = len(Y) <= 2 * ENCODING.folds
-        units = np.arange(len(Y)) if groups is None else groups
-        n_units = int(units.max()) + 1
-        folds = np.arange(n_units) % 2 if few else rng.randint(ENCODING.folds, size=n_units)
-        folds = folds[units]
+        folds = _folds(len(Y), groups, rng)
         given = rng.permutation(len(Y))[: ENCODING.donors]
         columns, pieces, donors, gaps = [], [], [], []
         for one in findings:
             column = _learn(one.name, one.kind, batch, Y)
-            if column.means and groups is not None:
-                column = _without_own_groups(column, batch, Y, groups)
+            column = _without_own_groups(column, batch, Y, groups)
             piece, unusual = encode_column(column, batch)
             if column.kind == "category":
                 column = column._replace(fill=tuple(safe_mean(piece).tolist()))
             columns.append(column)
             donors.append(piece[given])
-            if column.means:
-                strange = None if groups is None else safe_mean(Y)
-                piece = _out_of_fold(column, batch, Y, folds, strange)
-            pieces.append(piece)
+            strange = None if groups is None else safe_mean(Y)
+            pieces.append(
+                _out_of_fold(column, batch, Y, folds, strange) if column.means else piece
+            )
             gaps.append(unusual.missing)
         refuse_repeated("encoded column", [name for one in columns for name in one.features])
         encoded, lacking = np.hstack(pieces), np.column_stack(gaps)
@@ -458,10 +456,18 @@ def _target_means(codes: npt.NDArray[np.intp], Y: Array, n_categories: int) -> A
     return np.array(parts) * unit[:, None]
 
 
-def _without_own_groups(
-    column: Column, batch: Batch, Y: Array, groups: npt.NDArray[np.intp]
-) -> Column:
+def _folds(n: int, groups: Any, rng: np.random.RandomState) -> npt.NDArray[Any]:
+    """The fold of each of n rows, or of its group."""
+    n_units = n if groups is None else int(groups.max()) + 1
+    few = n <= 2 * ENCODING.folds
+    folds = np.arange(n_units) % 2 if few else rng.randint(ENCODING.folds, size=n_units)
+    return folds if groups is None else folds[groups]
+
+
+def _without_own_groups(column: Column, batch: Batch, Y: Array, groups: Any) -> Column:
     """The column, in which a category of one group alone has the mean of all rows."""
+    if not column.means or groups is None:
+        return column
     codes = codes_of(column, as_words(batch.columns[column.name]))
     pairs = np.unique(np.column_stack([codes, groups]), axis=0)
     own = np.bincount(pairs[:, 0], minlength=len(column.categories)) == 1
@@ -491,7 +497,8 @@ def _cycles_that_show(days: Array) -> tuple[str, ...]:
     """The cycles that days of this range and resolution can show."""
     shown = []
     resolution = np.diff(np.unique(days)).min(initial=np.inf)
-    for cycle, period in PERIODS.items():
+    for cycle in SHOWN_CYCLES:
+        period = PERIODS[cycle]
         turns = np.ptp(days) / period
         spread = 1 - np.abs(np.exp(2j * np.pi * np.mod(days / period, 1.0)).mean())
         differ = turns >= ENCODING.cycle_turns and spread > ENCODING.cycle_spread

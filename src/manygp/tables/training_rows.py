@@ -71,6 +71,20 @@ class ColumnRoles(NamedTuple):
         """Columns that say which rows are left out together."""
         return [one for one in (self.groups, self.time) if one is not None]
 
+    def check(self, columns: Sequence[str]) -> None:
+        """Refuse a column that has two roles; `columns` are those that X is to have."""
+        if self.noise == self.target:
+            raise ValueError(
+                f"{self.target!r} cannot be both the target and the column of its noise"
+            )
+        for what, name in zip(("target", "noise"), self.apart, strict=False):
+            if name in columns:
+                raise ValueError(
+                    f"the {what} {name!r} is also one of the columns to learn it from"
+                )
+        if set(self.splitting) & set(self.apart):
+            raise ValueError("groups and time are other columns than the target and its noise")
+
     def beside(self, names: Sequence[str]) -> list[str]:
         """Columns that are read beside those of X, which have these names."""
         return [*self.apart, *(one for one in self.splitting if one not in names)]
@@ -156,24 +170,18 @@ def survey_table(
 
 def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     """Names of the columns of X."""
-    target, columns = roles.target, roles.columns
+    columns = roles.columns
     known = (*roles.categories, *roles.numbers)
     for name in (*roles.apart, *roles.splitting, *(columns or ()), *roles.drop, *known):
         table.check_column(name)
     refuse_repeated("of the columns of a known kind", known)
-    if roles.noise == target:
-        raise ValueError(f"{target!r} cannot be both the target and the column of its noise")
-    for what, name in zip(("target", "noise"), roles.apart, strict=False):
-        if name in (columns or ()):
-            raise ValueError(f"the {what} {name!r} is also one of the columns to learn it from")
-    if set(roles.splitting) & set(roles.apart):
-        raise ValueError("groups and time must be other columns than the target and its noise")
+    roles.check(columns or ())
     refuse_repeated("of the chosen columns", columns or ())
     names = table.names if columns is None else columns
     left = {*roles.apart, *roles.drop, *(() if columns else (roles.groups,))}
     inputs = [name for name in names if name not in left]
     if not inputs:
-        raise ValueError(f"{table.path}: no column is left to learn {target!r} from")
+        raise ValueError(f"{table.path}: no column is left to learn {roles.target!r} from")
     return inputs
 
 
@@ -237,9 +245,7 @@ def _assembled(
     kinds = {one.name: one.kind for one in findings}
     every = [*names, *roles.beside(names)]
     columns = {name: store.column(name, kinds[name]) for name in every}
-    groups, time = (None if one is None else columns[one] for one in (roles.groups, roles.time))
-    if groups is not None and groups.dtype.kind == "O":
-        groups = np.where(is_missing(groups), None, groups)
+    apart = {role: columns.get(role or "") for role in (roles.groups, roles.time)}
     columns = {name: one for name, one in columns.items() if name in (*names, *roles.apart)}
     y = columns.pop(roles.target)
     noise = None if roles.noise is None else columns.pop(roles.noise)
@@ -247,13 +253,22 @@ def _assembled(
     n_dropped = int(len(y) - known.sum())
     if n_dropped:
         columns = {name: values[known] for name, values in columns.items()}
-        y, noise, groups, time = (
-            None if one is None else one[known] for one in (y, noise, groups, time)
-        )
+        y, noise = y[known], None if noise is None else noise[known]
     categories = frozenset(name for name in names if kinds[name] == "category")
     rows = Batch(0, columns, None, categories)
     numbers = np.flatnonzero(known) + 1
+    groups, time = (_of_known(apart[one], known) for one in (roles.groups, roles.time))
     return TrainingTable(rows, y, roles.target, noise, n_dropped, numbers, groups, time)
+
+
+def _of_known(values: npt.NDArray[Any] | None, known: npt.NDArray[np.bool_]) -> Any:
+    """Values of the rows that are `known`, if there are any; None where one is missing."""
+    if values is None:
+        return None
+    values = values[known]
+    if values.dtype.kind == "O":
+        values[is_missing(values)] = None
+    return values
 
 
 def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Problem]:

@@ -86,15 +86,15 @@ class Splits(NamedTuple):
     groups: IndexArray | None = None
 
 
-def splits_of(groups: Any, time: Any, X: Any, weights: Any) -> Splits | None:
-    """The splits of the rows of X that have a weight; None if nothing is known about them."""
+def splits_of(groups: Any, time: Any, y: Any, weights: Any) -> Splits | None:
+    """The splits of the rows with targets y that have a weight; None if nothing is known."""
     if groups is None and time is None:
         return None
     if groups is not None and time is not None:
         raise ValueError("pass groups or time, not both: rows are left out in one way")
     from sklearn.utils.validation import _num_samples
 
-    n, weights = _num_samples(X), inputs.check_weights(weights, X)
+    n, weights = _num_samples(y), inputs.check_weights(weights, y)
     kept = np.ones(n, dtype=bool) if weights is None else weights > 0
     if groups is None:
         return by_time(moments_of(time, n)[kept])._replace(kept=kept)
@@ -411,36 +411,32 @@ def _candidates(
 
     Of a committee only rules are chosen anew; a single expert chooses all of it again.
     """
-    held, name = others, "auto"
-    if not model.committee.is_single:
-        trend = model.committee.trend
-        name = "constant" if trend is None else trend.model.name
-        held = replace(others, **_as_chosen(model.report))
-        if first.chooses_trend:
-            held = replace(held, trend={"pairs": "additive"}.get(name, name))
-    last = Candidate(name, held)
-    free = first.chooses_trend and first.time_budget is None
-    simpler = [Candidate(one, replace(held, trend=one)) for one in SPLIT.simpler if free]
-    plain = [one for one in simpler if one.name != name]
+    last = _as_chosen(first, others, model)
+    plain = []
+    if first.chooses_trend and first.time_budget is None:
+        names = [one for one in SPLIT.simpler if one != last.name]
+        plain = [Candidate(one, replace(last.settings, trend=one)) for one in names]
     if splits.by == "time" or splits.together.max() + 1 < SPLIT.fewest_groups:
         return [*plain, last]
-    if held.space.standard and (name != "auto" or not plain):
-        plain = [*plain, last]
-    return [*(Candidate(f"{one.name}, groups apart", one.settings, True) for one in plain), last]
+    apart = [(f"{one.name}, groups apart", one.settings) for one in [*plain, last]]
+    return [*(Candidate(*one, apart=True) for one in apart), last]
 
 
-def _as_chosen(report: CalibrationReport | None) -> dict[str, Any]:
-    """The parameters of a committee that rows have chosen."""
-    given: dict[str, Any] = {}
-    if report is None:
-        return given
-    if "overlap" in report.chosen:
-        given["overlap"] = float(report.chosen["overlap"])
-    shrinkage = report.chosen.get("shrinkage")
+def _as_chosen(first: Settings, others: Settings, model: FittedModel) -> Candidate:
+    """The model that rows have chosen. Of a committee, what it took long to choose is kept."""
+    if model.committee.is_single:
+        return Candidate("auto", others)
+    trend, chosen = model.committee.trend, {} if model.report is None else model.report.chosen
+    name, given = "constant" if trend is None else trend.model.name, dict[str, Any]()
+    if first.chooses_trend:
+        given["trend"] = {"pairs": "additive"}.get(name, name)
+    if "overlap" in chosen:
+        given["overlap"] = float(chosen["overlap"])
+    shrinkage = chosen.get("shrinkage")
     if shrinkage is not None and not callable(shrinkage):
         known = {0.0: "independent", np.inf: "shared"}
         given["hyperparameters"] = known.get(shrinkage, lambda _: shrinkage)
-    return given
+    return Candidate(name, replace(others, **given))
 
 
 def _rehearsed(rehearsal: Rehearsal, candidate: Candidate) -> Rehearsed:
@@ -478,46 +474,45 @@ def _paid(tried: list[Rehearsed], splits: Splits) -> LeftOutErrors:
 def _promising(
     model: FittedModel, errors: LeftOutErrors, splits: Splits, compared: list[Alternative]
 ) -> FittedModel:
-    """The model whose correction, noise, tails and scores are those of these errors.
-
-    Where errors were large in the past says little of where they will be: of ten random walks
-    three took local noise, and held fewer of their last rows by it.
-    """
+    """The model whose correction, noise, tails and scores are those of these errors."""
     settings, together = model.settings, _renumbered(splits.together[errors.rows])
-    space, chosen = settings.space, model.chosen
-    report = model.report or CalibrationReport({}, (), len(errors.rows))
-    names = {ASKED[splits.by]: next(one.value for one in compared if one.chosen)}
-    if space.recalibrate:
+    rules, X = model.chosen, model.committee.training_data().X
+    if settings.space.recalibrate:
         curve, corrections = recalibrate(errors, together)
-        if space.standard:
+        if settings.space.standard:
             curve = replace(curve, known=farthest_known(errors))
-        chosen = chosen._replace(recalibration=curve)
-        names["correction"] = next(one.value for one in corrections if one.chosen)
-        compared = [*compared, *corrections]
+        rules, compared = rules._replace(recalibration=curve), [*compared, *corrections]
     noise, forced = None, settings.noise == "local"
+    # Where errors were large in the past says little of where they will be: of ten random walks
+    # three took local noise, and held fewer of their last rows by it.
     if settings.learns_noise and (forced or splits.by == "group"):
-        noise, more = learn_noise(
-            errors,
-            chosen.recalibration,
-            model.committee.training_data().X,
-            forced=forced,
-            together=together,
-        )
-        names["local noise"] = "constant" if noise is None else "local"
+        given: dict[str, Any] = {"forced": forced, "together": together}
+        noise, more = learn_noise(errors, rules.recalibration, X, **given)
         compared = [*compared, *more]
-    known = None if noise is None else noise.held_out
-    replaced = {one.parameter for one in compared}
-    kept = [one for one in report.alternatives if one.parameter not in replaced]
     judged = replace(
         model,
-        chosen=chosen,
-        rules=chosen,
-        conformal_scores=errors.conformal_scores(chosen.recalibration, known, together),
+        chosen=rules,
+        rules=rules,
+        conformal_scores=errors.conformal_scores(
+            rules.recalibration, None if noise is None else noise.held_out, together
+        ),
         noise=noise,
         errors=errors,
         cross_validated=None,
-        report=CalibrationReport({**report.chosen, **names}, (*kept, *compared), len(errors.rows)),
+        report=_reported(model.report, compared, len(errors.rows)),
         left_out_by=splits.by,
     )
     warn_if_useless(errors, model.committee.training_data().targets)
     return queried_by(judged, settings)
+
+
+def _reported(
+    report: CalibrationReport | None, compared: list[Alternative], n_rows: int
+) -> CalibrationReport:
+    """The report of a fit, in which the last word is that of these comparisons."""
+    known = report or CalibrationReport({}, (), n_rows)
+    names = {one.parameter for one in compared}
+    kept = tuple(one for one in known.alternatives if one.parameter not in names)
+    chosen = {**known.chosen, "local noise": "constant"}
+    chosen |= {one.parameter: one.value for one in compared if one.chosen}
+    return CalibrationReport(chosen, (*kept, *compared), n_rows)
