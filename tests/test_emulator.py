@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 import manygp
 from manygp import ManyGPEmulator, ManyGPRegressor
+from manygp.display import write_emulator_report
 from manygp.emulator import basis, estimator, match
 from manygp.emulator.basis import Grid, components_of, reduce_curves, without_fold
 from manygp.emulator.match import target_of
@@ -431,6 +432,21 @@ def test_ninety_percent_regions_of_the_inputs_hold_ninety_percent(monkeypatch):
 def test_observations_that_cannot_be_matched_are_refused(linear, observed, noise, words):
     with pytest.raises(ValueError, match=words):
         linear.match(observed, noise)
+
+
+def test_the_report_shows_components_and_the_worst_curves(noisy, small, tmp_path):
+    Y = curves_of(runs(120), 0.1)
+    write_emulator_report(noisy[0], tmp_path / "curves.html", Y)
+    text = (tmp_path / "curves.html").read_text()
+    assert text.count("<svg") == noisy[0].n_components_ + 2 + 6
+    mean, std = noisy[0].loo_predict()
+    assert f"run {np.argmax((np.abs(Y - mean) / std).max(axis=1))}: off by" in text
+    write_emulator_report(small, tmp_path / "fields.html")
+    text = (tmp_path / "fields.html").read_text()
+    assert text.count("data:image/png") == 4
+    assert "worst" not in text
+    with pytest.raises(ValueError, match="learned from 60"):
+        write_emulator_report(small, tmp_path / "none.html", np.zeros((3, 8, 5)))
 
 
 def test_the_front_door_has_the_emulator():
