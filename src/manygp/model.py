@@ -62,6 +62,8 @@ class Room:
             return [read_only(buffer[: n + k]) for buffer in self.buffers]
 
 
+# How training rows are left out.
+LEFT_OUT_BY = ("row", "group", "time")
 # Why all is learned again.
 REASONS = ("", "growth", "drift", "asked")
 
@@ -200,6 +202,9 @@ class FittedModel:
         The chance of a value that many targets share, and where the rest lies.
     whole : bool
         Whether all targets are whole numbers, and ends of intervals are.
+    left_out_by : str
+        How rows were left out, one of `LEFT_OUT_BY`: each by itself, with its group, or with all
+        that came later. If it is not "row", `errors` are those of models without them.
     """
 
     settings: Settings
@@ -224,6 +229,7 @@ class FittedModel:
     target_transform: TargetTransform | None = None
     step: Step | None = None
     whole: bool = False
+    left_out_by: str = "row"
 
     @property
     def names(self) -> tuple[str, ...] | None:
