@@ -24,7 +24,7 @@ FLOORS = [
     ("trend", "committee", "calibration"),
     ("noise", "targets"),
     ("settings", "relevance", "metrics"),
-    ("steps",),
+    ("steps", "prior"),
     ("model",),
     ("answers",),
     ("training", "storage", "sklearn_compat"),
