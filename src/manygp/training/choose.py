@@ -91,6 +91,8 @@ class TrendChoice:
     kernel_blocks: int = 2
     clusters: int = 4
     cluster_rows: int = 125
+    # Up to this many rows, which two of either blocks hold, one kernel is enough.
+    one_kernel_rows: int = 1000
     # Relative improvement of the likelihood at which these fits stop.
     tolerance: float = 1e-4
     # Rows of one of their experts, and their overlap, if it may be chosen.
@@ -344,16 +346,16 @@ def choose_trend(
     space: SearchSpace,
     run: ExecutionContext,
     deadline: float,
-) -> tuple[TrendCandidate, list[Alternative]]:
-    """The trend under which rows that are left out are predicted best.
+) -> tuple[TrendCandidate, list[Alternative], NoisyKernel | None]:
+    """The trend under which rows that are left out are predicted best, and a kernel under it.
 
     Committees of one shared kernel are compared, since they are quick to fit. What is alone is
-    not compared. After the deadline no other trend is tried.
+    not compared, and has no kernel. After the deadline no other trend is tried.
     """
     first = next(factories).fit(None)
     second = next(factories, None) if perf_counter() < deadline else None
     if second is None:
-        return first, []
+        return first, [], None
     comparison = _TrendComparison.of(data, space, run)
     rows = None if comparison.is_whole else comparison.rows
     choice = Choice("trend", comparison.nll, TREND.min_gain)
@@ -371,7 +373,7 @@ def choose_trend(
     best = choice.best
     if not best.depends_on_experts and rows is not None and fit_best is not None:
         best = fit_best(None)  # it held for these rows alone
-    return best, choice.alternatives
+    return best, choice.alternatives, comparison.kernels.get(best.name)
 
 
 def _in_time(factories: Iterator[TrendFactory], deadline: float) -> Iterator[TrendFactory]:
@@ -405,6 +407,11 @@ class _TrendComparison(NamedTuple):
         Whether all rows take part.
     space : SearchSpace
     run : ExecutionContext
+    kernels : dict
+        The better kernel of each candidate, by its name.
+    climbs : dict
+        By kind of blocks, where the first fit of a kernel began and ended, (2, p): others go on
+        from there.
     """
 
     data: TrainingData
@@ -413,46 +420,55 @@ class _TrendComparison(NamedTuple):
     is_whole: bool
     space: SearchSpace
     run: ExecutionContext
+    kernels: dict[str, NoisyKernel]
+    climbs: dict[str, Array]
 
     @classmethod
     def of(cls, data: TrainingData, space: SearchSpace, run: ExecutionContext) -> _TrendComparison:
         rng, n = np.random.default_rng(0), len(data.X)
         if n <= TREND.rows:
             left_out = np.sort(rng.permutation(n)[: COMMITTEE.rows])
-            return cls(data, np.arange(n), list(left_out[:, None]), True, space, run)
+            return cls(data, np.arange(n), list(left_out[:, None]), True, space, run, {}, {})
         parts = balltree(data.X, n // TREND.region_rows, rng)
         regions = [parts[i] for i in rng.permutation(len(parts))[: TREND.regions]]
         rows = np.sort(np.concatenate(regions))
         size = COMMITTEE.rows // len(regions)
         groups = [rng.permutation(_middle(data.X, region))[:size] for region in regions]
         places = [np.searchsorted(rows, np.sort(group)) for group in groups]
-        return cls(data.some(rows), rows, places, False, space, run)
+        return cls(data.some(rows), rows, places, False, space, run, {}, {})
 
     def nll(self, candidate: TrendCandidate) -> Array:
         """Mean NLL of each group of rows that are left out, by the better of two kernels: (G,)."""
-        rng = np.random.default_rng(0)
+        rng, name = np.random.default_rng(0), candidate.name
         candidate = candidate.some(self.rows)
-        variance = candidate.mean_square
         learned = self.data._replace(residuals=candidate.residuals)
-        n_rows = TREND.clusters * TREND.cluster_rows
-        random = random_blocks(len(self.rows), n_rows, rng)[: TREND.kernel_blocks]
-        clusters = cluster_blocks(learned.X, TREND.cluster_rows, TREND.clusters, rng)
+        start = start_kernel(learned, candidate.mean_square)
+        n, n_rows = len(self.rows), TREND.clusters * TREND.cluster_rows
+        blocks = {"random": random_blocks(n, n_rows, rng)}
+        if n > TREND.one_kernel_rows:
+            blocks["near"] = cluster_blocks(learned.X, TREND.cluster_rows, TREND.clusters, rng)
 
-        def nll_by(blocks: list[IndexArray]) -> Array:
-            return self._nll_by(candidate, self._kernel(learned, blocks, variance))
+        def nll_by(kind: str) -> tuple[Array, NoisyKernel]:
+            kernel = self._kernel(learned, blocks[kind][: TREND.kernel_blocks], start, kind)
+            return self._nll_by(candidate, kernel), kernel
 
         with thread_map(self.run.n_jobs) as parallel_map:
-            losses = list(parallel_map(nll_by, (random, clusters[: TREND.kernel_blocks])))
-        return min(losses, key=lambda nll: float(nll.mean()))
+            scored = list(parallel_map(nll_by, blocks))
+        nll, self.kernels[name] = min(scored, key=lambda one: float(one[0].mean()))
+        return nll
 
     def _kernel(
-        self, learned: TrainingData, blocks: list[IndexArray], variance: float
+        self, learned: TrainingData, blocks: list[IndexArray], start: NoisyKernel, kind: str
     ) -> NoisyKernel:
-        """A kernel for all experts, learned from blocks of rows."""
-        kernel = start_kernel(learned, variance)
-        likelihoods, free = [learned.likelihood(one) for one in blocks], np.zeros(kernel.n_free)
-        objective = Objective(kernel, free, TREND.tolerance, self.run.optimizer)
-        return maximise(likelihoods, objective, kernel.theta[None]).kernel
+        """A kernel for all experts, learned from blocks of rows of a kind."""
+        theta, climb = start.theta, self.climbs.get(kind)
+        if climb is not None:
+            theta = np.clip(theta + climb[1] - climb[0], *start.bounds.T)
+        likelihoods, free = [learned.likelihood(one) for one in blocks], np.zeros(start.n_free)
+        objective = Objective(start, free, TREND.tolerance, self.run.optimizer)
+        kernel = maximise(likelihoods, objective, theta[None]).kernel
+        self.climbs.setdefault(kind, np.array([start.theta, kernel.theta]))
+        return kernel
 
     def _nll_by(self, candidate: TrendCandidate, kernel: NoisyKernel) -> Array:
         """The same by experts that have a kernel."""

@@ -320,10 +320,21 @@ def _evaluate(variant: Variant, builder: Builder, order: IndexArray) -> Evaluate
 
     `order` (n,) is that in which rows are dealt into folds.
     """
-    data, run, n = builder.data, builder.run, len(order)
-    with single_threaded_blas():
-        known, fit = variant.learn(data, run, variant.tolerances[0], None, builder.starts[0][1:])
+    return _judge(variant, *_learn(variant, builder), builder, order)
 
+
+def _learn(variant: Variant, builder: Builder) -> tuple[TrainingData, KernelFit]:
+    """All rows under the trend of a variant, and what it has learned from them."""
+    restarts = builder.starts[0][1:]
+    with single_threaded_blas():
+        return variant.learn(builder.data, builder.run, variant.tolerances[0], None, restarts)
+
+
+def _judge(
+    variant: Variant, known: TrainingData, fit: KernelFit, builder: Builder, order: IndexArray
+) -> Evaluated:
+    """Let a variant that has learned from all rows learn from all but each fold."""
+    data, run, n = builder.data, builder.run, len(order)
     theta = None if _are_few(data) else fit.kernel.theta
 
     def left_out(fold: IndexArray) -> LeftOutErrors:
@@ -410,7 +421,7 @@ def try_structured_kernel(
     The folds of that expert have learned nothing from their rows. What was selected has, by
     hyperparameters and the terms of a trend: it promises more, and must gain more to be kept.
     Some of the rows are asked first: where an expert of these does not predict the others better
-    with the structured kernel, it is not tried.
+    with the structured kernel, it is not tried. Nor are folds where it loses without them.
 
     Parameters
     ----------
@@ -447,8 +458,12 @@ def try_structured_kernel(
         return selection
     layout = Layout.of(data.X, [np.arange(n)], np.ones(d))
     builder = Builder(data, layout, look.kernel, [look.kernel.theta[None]], None, run)
-    other = _evaluate(structured._replace(kernel=lambda _: look.kernel), builder, order)
+    structured = structured._replace(kernel=lambda _: look.kernel)
+    known, fit = _learn(structured, builder)
     rules = space.first_rules._replace(nearest=None, calibration=none)
+    if _has_lost(builder, fit, rules, selection):
+        return selection
+    other = _judge(structured, known, fit, builder, order)
     single = _corrected(other.committee(builder), rules, other.errors, other.errors.means)
     choice: Choice[Selection] = Choice("structure", Selection.row_nll, SINGLE.min_gain_of_local)
     choice.consider("global", single)
@@ -458,6 +473,20 @@ def try_structured_kernel(
     trends = [one for one in selection.report.alternatives if one.parameter == "trend"]
     left = [one._replace(chosen=False) for one in trends]
     return single.after([*choice.alternatives, *left], trend="none")
+
+
+def _has_lost(
+    builder: Builder, fit: KernelFit, rules: PredictionRules, selection: Selection
+) -> bool:
+    """Whether an expert is worse than what was selected although it has learned from all rows.
+
+    Rows are left out in closed form, so that the hyperparameters know them: folds, whose have
+    not, say worse of it.
+    """
+    committee = assemble(builder.data, builder.layout, [fit], lambda _: np.arange(0), None, 1)
+    errors = left_out_errors(committee, builder, rules, np.random.default_rng(0))
+    nll = errors.row_nll(recalibrate(errors)[0])
+    return gains(nll, selection.row_nll(), SINGLE.min_gain_of_local)
 
 
 def _look(
