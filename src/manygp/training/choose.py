@@ -342,16 +342,16 @@ def choose_trend(
     space: SearchSpace,
     run: ExecutionContext,
     deadline: float,
-) -> tuple[TrendCandidate, list[Alternative], NoisyKernel | None]:
-    """The trend under which rows that are left out are predicted best, and a kernel under it.
+) -> tuple[TrendCandidate, list[Alternative]]:
+    """The trend under which rows that are left out are predicted best.
 
     Committees of one shared kernel are compared, since they are quick to fit. What is alone is
-    not compared, and has no kernel. After the deadline no other trend is tried.
+    not compared. After the deadline no other trend is tried.
     """
     first = next(factories).fit(None)
     second = next(factories, None) if perf_counter() < deadline else None
     if second is None:
-        return first, [], None
+        return first, []
     comparison = _TrendComparison.of(data, space, run)
     rows = None if comparison.is_whole else comparison.rows
     choice = Choice("trend", comparison.nll, TREND.min_gain)
@@ -369,8 +369,7 @@ def choose_trend(
     best = choice.best
     if not best.depends_on_experts and rows is not None and fit_best is not None:
         best = fit_best(None)  # it held for these rows alone
-    kernel = comparison.kernels[best.name] if comparison.is_whole else None
-    return best, choice.alternatives, kernel
+    return best, choice.alternatives
 
 
 def _in_time(factories: Iterator[TrendFactory], deadline: float) -> Iterator[TrendFactory]:
@@ -397,11 +396,6 @@ class _TrendComparison(NamedTuple):
         Whether all rows take part.
     space : SearchSpace
     run : ExecutionContext
-    kernels : dict
-        The better kernel of each candidate, by its name.
-    climbs : dict
-        By kind of blocks, where the first fit of a kernel began and ended, (2, p): others go on
-        from there.
     """
 
     data: TrainingData
@@ -410,55 +404,48 @@ class _TrendComparison(NamedTuple):
     is_whole: bool
     space: SearchSpace
     run: ExecutionContext
-    kernels: dict[str, NoisyKernel]
-    climbs: dict[str, Array]
 
     @classmethod
     def of(cls, data: TrainingData, space: SearchSpace, run: ExecutionContext) -> _TrendComparison:
         rng, n = np.random.default_rng(0), len(data.X)
         if n <= TREND.rows:
             left_out = np.sort(rng.permutation(n)[: COMMITTEE.rows])
-            return cls(data, np.arange(n), list(left_out[:, None]), True, space, run, {}, {})
+            return cls(data, np.arange(n), list(left_out[:, None]), True, space, run)
         parts = balltree(data.X, n // TREND.region_rows, rng)
         regions = [parts[i] for i in rng.permutation(len(parts))[: TREND.regions]]
         rows = np.sort(np.concatenate(regions))
         size = COMMITTEE.rows // len(regions)
         groups = [rng.permutation(_middle(data.X, region))[:size] for region in regions]
         places = [np.searchsorted(rows, np.sort(group)) for group in groups]
-        return cls(data.some(rows), rows, places, False, space, run, {}, {})
+        return cls(data.some(rows), rows, places, False, space, run)
 
     def nll(self, candidate: TrendCandidate) -> Array:
-        """Mean NLL of each group of rows that are left out, by the better of two kernels: (G,)."""
-        rng, name = np.random.default_rng(0), candidate.name
+        """Mean NLL of each group of rows that are left out, by the better of the kernels: (G,)."""
+        rng = np.random.default_rng(0)
         candidate = candidate.some(self.rows)
+        variance = candidate.mean_square
         learned = self.data._replace(residuals=candidate.residuals)
-        start = start_kernel(learned, candidate.mean_square)
         n, n_rows = len(self.rows), TREND.clusters * TREND.cluster_rows
-        blocks = {"random": random_blocks(n, n_rows, rng)}
+        kinds = [random_blocks(n, n_rows, rng)]
         if n > TREND.one_kernel_rows:
-            blocks["near"] = cluster_blocks(learned.X, TREND.cluster_rows, TREND.clusters, rng)
+            kinds.append(cluster_blocks(learned.X, TREND.cluster_rows, TREND.clusters, rng))
 
-        def nll_by(kind: str) -> tuple[Array, NoisyKernel]:
-            kernel = self._kernel(learned, blocks[kind][: TREND.kernel_blocks], start, kind)
-            return self._nll_by(candidate, kernel), kernel
+        def nll_by(blocks: list[IndexArray]) -> Array:
+            kernel = self._kernel(learned, blocks[: TREND.kernel_blocks], variance)
+            return self._nll_by(candidate, kernel)
 
         with thread_map(self.run.n_jobs) as parallel_map:
-            scored = list(parallel_map(nll_by, blocks))
-        nll, self.kernels[name] = min(scored, key=lambda one: float(one[0].mean()))
-        return nll
+            losses = list(parallel_map(nll_by, kinds))
+        return min(losses, key=lambda nll: float(nll.mean()))
 
     def _kernel(
-        self, learned: TrainingData, blocks: list[IndexArray], start: NoisyKernel, kind: str
+        self, learned: TrainingData, blocks: list[IndexArray], variance: float
     ) -> NoisyKernel:
-        """A kernel for all experts, learned from blocks of rows of a kind."""
-        theta, climb = start.theta, self.climbs.get(kind)
-        if climb is not None:
-            theta = np.clip(theta + climb[1] - climb[0], *start.bounds.T)
-        likelihoods, free = [learned.likelihood(one) for one in blocks], np.zeros(start.n_free)
-        objective = Objective(start, free, TREND.tolerance, self.run.optimizer)
-        kernel = maximise(likelihoods, objective, theta[None]).kernel
-        self.climbs.setdefault(kind, np.array([start.theta, kernel.theta]))
-        return kernel
+        """A kernel for all experts, learned from blocks of rows."""
+        kernel = start_kernel(learned, variance)
+        likelihoods, free = [learned.likelihood(one) for one in blocks], np.zeros(kernel.n_free)
+        objective = Objective(kernel, free, TREND.tolerance, self.run.optimizer)
+        return maximise(likelihoods, objective, kernel.theta[None]).kernel
 
     def _nll_by(self, candidate: TrendCandidate, kernel: NoisyKernel) -> Array:
         """The same by experts that have a kernel."""

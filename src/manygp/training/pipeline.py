@@ -492,11 +492,9 @@ def choose_trend_and_kernel(
     constant_mean, trend = settings.trends[several]
     data = prepared.data._replace(constant_mean=constant_mean)
     factories = trend_factories(trend, data, seed, run)
-    best, trends, found = choose_trend(
+    best, trends = choose_trend(
         factories, data, space, run, _trend_deadline(deadline, plan, settings)
     )
-    if prepared.warm is None and settings.kernel is None:
-        prepared = prepared._replace(warm=found)
     kernels = KernelChoice(data, best, settings, space, plan, np.random.default_rng(seed), run)
     builder, compared = kernels.choose(prepared.kernel_under(best, settings), deadline)
     return Foundation(builder, space, best.name, (*trends, *compared), kernels.rng)
