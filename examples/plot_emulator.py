@@ -106,7 +106,7 @@ left.plot(place, simulate(hidden[None])[0], "k--", linewidth=1, label="simulator
 left.plot([], [], color="C1", label="emulator at samples")
 left.legend(frameon=False)
 left.set(xlabel="place", ylabel="wave")
-right.violinplot(found.samples, vert=False, showextrema=False, widths=0.9)
+right.boxplot(found.samples, sym="", whis=(5, 95), widths=0.6)
 right.plot(hidden, np.arange(1, 7), "k|", markersize=18, label="truth")
 right.set(yticks=np.arange(1, 7), yticklabels=names, xlim=(0, 1), xlabel="input")
 right.legend(frameon=False, loc="lower left")
