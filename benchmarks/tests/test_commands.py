@@ -17,7 +17,7 @@ START = ["python", "-m", "benchmarks"]
 
 
 def test_the_commands_are_all_there():
-    assert set(main.commands) == {"paper", "quality", "trust", "folds", "small", "speed"}
+    assert set(main.commands) == {"paper", "quality", "trust", "folds", "small", "messy", "speed"}
 
 
 @pytest.mark.parametrize("name", ["", *main.commands])
