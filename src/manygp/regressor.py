@@ -34,7 +34,8 @@ from manygp.sklearn_compat import MeanAndStd, SklearnAttributes, warn_at_bounds
 from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
-from manygp.training.pipeline import choose_transform, prepare, train
+from manygp.training.pipeline import choose_transform, prepare, train, without_copies
+from manygp.training.updates import at_places
 from manygp.updating import Updating
 
 
@@ -347,6 +348,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         encoder = self._new_encoder(X)
         rows = inputs.known_rows(self, (X, y), encoder, weights, settings.alpha)
+        rows, kept = without_copies(settings, rows)
         columns = inputs.columns_of(self) if encoder is None else encoder.names
         transform, compared = choose_transform(settings, rows, columns)
         prepared = prepare(settings, rows, columns, transform=transform)
@@ -357,7 +359,8 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
         run = ExecutionContext(settings.n_jobs, progress, checkpoint, settings.optimizer)
-        self._model = replace(train(settings, prepared, seed, run, begin), encoder=encoder)
+        model = train(settings, prepared, seed, run, begin)
+        self._model = at_places(model, encoder, kept)
         fits_own = settings.kernel is not None and settings.optimizer is not None
         if fits_own and self._model.committee.is_single:
             warn_at_bounds(self.kernel_)

@@ -124,7 +124,8 @@ def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
 
     Equal rows have equal projections, which are quick to sort.
     """
-    projection = X @ np.random.default_rng(0).normal(size=X.shape[1])
+    unit = np.maximum(np.abs(X).max(axis=0), 1e-300)
+    projection = X @ (np.random.default_rng(0).normal(size=X.shape[1]) / unit)
     order = np.argsort(projection, kind="stable")
     near = np.diff(projection[order]) == 0
     new = np.ones(len(X), dtype=bool)
@@ -133,6 +134,52 @@ def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     groups = np.empty(len(X), dtype=np.intp)
     groups[order] = np.cumsum(new) - 1
     return groups
+
+
+@dataclass(frozen=True)
+class CopyChoice:
+    """Numbers of what counts as copies of rows, and why they are what they are."""
+
+    # Where more pairs of rows have equal targets, rows that are equal may be measurements that
+    # agree: targets are counts, classes or coarsely rounded.
+    equal_targets: float = 0.01
+    # Where rows come more often on average, equal ones are what the data are about: a table of
+    # prices by product, a simulation without noise.
+    most_often: float = 4.0
+
+
+COPIES = CopyChoice()
+
+
+def without_copies(settings: Settings, rows: KnownRows) -> tuple[KnownRows, IndexArray | None]:
+    """The rows without those that are copies of a later one, and their places: (m,), or None.
+
+    Two measurements of a continuous target never agree to the last digit: rows that are equal in
+    everything are one row that came twice. Taken for two, they say that there is no noise, and
+    that what is left out is known.
+    """
+    n = len(rows.X)
+    if n < 2 or not (settings.space.standard and settings.space.recalibrate):
+        return rows, None  # the paper's models stay as they are
+    columns = [rows.X, rows.Y, rows.alpha[:, None]]
+    if rows.weights is not None:
+        columns.append(rows.weights[:, None])
+    groups = _groups(np.hstack(columns))
+    last = np.empty(groups.max() + 1, dtype=np.intp)
+    last[groups] = np.arange(n)
+    m = len(last)
+    if m == n or n > COPIES.most_often * m:
+        return rows, None
+    kept = np.sort(last)
+    _, counts = np.unique(_groups(rows.Y[kept]), return_counts=True)
+    if (counts * (counts - 1.0)).sum() > COPIES.equal_targets * m * (m - 1.0):
+        return rows, None
+    copies = "1 row is a copy of another" if n == m + 1 else f"{n - m:,} rows are copies of others"
+    warn(
+        f"{copies}, equal in all columns and in y, and left out: copies are no measurements. If "
+        "they are, fit one row for all that agree, with their number as its sample_weight"
+    )
+    return rows.some(kept), kept
 
 
 def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
