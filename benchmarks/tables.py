@@ -104,7 +104,7 @@ def committee(name: str, train: pandas.DataFrame, test: pandas.DataFrame) -> Sco
 
 def run(folder: str, *arguments: str) -> str:
     """What a command of manygp prints."""
-    command = [sys.executable, "-m", "manygp.cli", *arguments]
+    command = [sys.executable, "-m", "manygp", *arguments]
     done = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 

@@ -138,6 +138,7 @@ def test_functions_are_small(module):
 # scikit-learn's own signature, which users know.
 AS_IN_SCIKIT_LEARN = {
     ("regressor", "predict"), ("sklearn_compat", "log_marginal_likelihood"), ("dask", "predict"),
+    ("emulator.estimator", "predict"),
 }  # fmt: skip
 
 

@@ -29,11 +29,13 @@ FLOORS = [
     ("training", "storage", "sklearn_compat"),
     ("outofcore", "updating"),
     ("regressor",),
+    ("emulator",),
     ("__init__",),  # what `from manygp import ...` gives
     ("dask",),
     ("display",),
     ("cli",),
     ("_entry_point",),
+    ("__main__",),
 ]
 
 

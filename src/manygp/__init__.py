@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 from manygp import _moved as _moved
 
 if TYPE_CHECKING:
+    from manygp.emulator import ManyGPEmulator
     from manygp.regressor import ManyGPRegressor
     from manygp.storage import ModelFileError
 
     load = ManyGPRegressor.load
     __version__: str
 
-__all__ = ["ManyGPRegressor", "ModelFileError", "__version__", "load"]
+__all__ = ["ManyGPEmulator", "ManyGPRegressor", "ModelFileError", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,6 +29,10 @@ def __getattr__(name: str) -> Any:
         from manygp.regressor import ManyGPRegressor
 
         return ManyGPRegressor if name == "ManyGPRegressor" else ManyGPRegressor.load
+    if name == "ManyGPEmulator":
+        from manygp.emulator import ManyGPEmulator
+
+        return ManyGPEmulator
     raise AttributeError(f"module 'manygp' has no attribute {name!r}")
 
 

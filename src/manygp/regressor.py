@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone
@@ -22,8 +21,6 @@ from manygp import answers, inputs, storage
 from manygp.answers import Rows
 from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
-from manygp.fit_report import CalibrationReport, Plan
-from manygp.gp.expert import Expert
 from manygp.model import FittedModel
 from manygp.paper import LABELS
 from manygp.relevance import Relevance
@@ -416,6 +413,34 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31))
 
+    @overload
+    def predict(
+        self, X: Any, return_std: Literal[False] = ..., *, latent: bool = ..., alpha: Any = ...
+    ) -> Array: ...
+
+    @overload
+    def predict(
+        self, X: Any, return_std: Literal[True], *, latent: bool = ..., alpha: Any = ...
+    ) -> tuple[Array, Array]: ...
+
+    @overload
+    def predict(
+        self, X: Any, *, return_cov: Literal[True], latent: bool = ..., alpha: Any = ...
+    ) -> tuple[Array, Array]: ...
+
+    @overload
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = ...,
+        return_cov: bool = ...,
+        *,
+        latent: bool = ...,
+        alpha: Any = ...,
+        return_mean_grad: bool = ...,
+        return_std_grad: bool = ...,
+    ) -> Any: ...
+
     def predict(
         self,
         X: Any,
@@ -722,27 +747,6 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         seed = self.random_state if isinstance(self.random_state, Integral) else 0
         columns = dict(zip(names, rows.T, strict=True))
         return TableEncoder(random_state=int(seed)).fit(Batch(0, columns), y)
-
-    @property
-    def experts_(self) -> Sequence[Expert]:
-        experts, copies = self._model.committee.experts, self._model.committee.layout.copies
-        return experts if copies == 1 else tuple(experts) * copies
-
-    @property
-    def encoder_(self) -> Any:
-        return self._model.encoder
-
-    @property
-    def nearest_(self) -> int | None:
-        return self._model.chosen.nearest
-
-    @property
-    def calibration_report_(self) -> CalibrationReport | None:
-        return self._model.report
-
-    @property
-    def plan_(self) -> Plan:
-        return self._model.plan
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)

@@ -1,11 +1,12 @@
 """Attributes and methods of scikit-learn's GaussianProcessRegressor that the estimator has too.
 
 Attributes of a single expert by its names, the likelihood as a function of theta, parameters of
-kernels by name, and the warning of an optimum at a bound.
+kernels by name, the warning of an optimum at a bound, and what is known of a fit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_array
 from manygp import answers, inputs
 from manygp.answers import Prior
 from manygp.arrays import Array
+from manygp.fit_report import CalibrationReport, Plan
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
 from manygp.model import FittedModel
@@ -156,6 +158,27 @@ class SklearnAttributes(BaseEstimator):
                 "`experts_` has its own X, Y, whitener (the inverse of L_) and coefficients"
             )
         return experts[0]
+
+    @property
+    def experts_(self) -> Sequence[Expert]:
+        experts, copies = self._model.committee.experts, self._model.committee.layout.copies
+        return experts if copies == 1 else tuple(experts) * copies
+
+    @property
+    def encoder_(self) -> Any:
+        return self._model.encoder
+
+    @property
+    def nearest_(self) -> int | None:
+        return self._model.chosen.nearest
+
+    @property
+    def calibration_report_(self) -> CalibrationReport | None:
+        return self._model.report
+
+    @property
+    def plan_(self) -> Plan:
+        return self._model.plan
 
 
 def warn_at_bounds(kernel: Any) -> None:

@@ -1114,7 +1114,7 @@ def test_on_a_full_disk_the_old_output_survives(made, tmp_path):
 
 def test_a_broken_pipe_is_silent(made):
     many = write_csv(made / "many.csv", {"a": np.ones(5000), "b": np.ones(5000)})
-    command = [sys.executable, "-m", "manygp.cli", "predict", made / "model.manygp", many]
+    command = [sys.executable, "-m", "manygp", "predict", made / "model.manygp", many]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"mean,std,lower,upper\n"
         process.stdout.close()

@@ -1,3 +1,0 @@
-from manygp.cli import main
-
-main(prog_name="manygp")

@@ -1,0 +1,420 @@
+"""The emulator: from the inputs of runs to their curves, fields or spectra."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.metrics import r2_score
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from manygp import answers
+from manygp.arrays import Array
+from manygp.calibration import check_coverage
+from manygp.emulator import answers as curves
+from manygp.emulator.answers import CURVES, FittedEmulator, Judge, LeftOut
+from manygp.emulator.basis import (
+    BASIS,
+    Components,
+    Grid,
+    check_curves,
+    components_of,
+    flat_rows,
+    reduce_curves,
+)
+from manygp.fit_report import NothingLearnedWarning
+from manygp.regressor import ManyGPRegressor
+from manygp.runtime.parallel import n_workers, process_map
+from manygp.runtime.progress import say, warn
+from manygp.runtime.words import counted
+
+SCALINGS = ("each", "all", "none")
+
+
+@dataclass(frozen=True)
+class ComponentChoice:
+    """Numbers of the choice of how many components, and why they are what they are."""
+
+    # Components that are fitted side by side before the next ones are thought of.
+    batch: int = 4
+    # The most that "auto" tries.
+    most: int = 48
+    # What further components could explain may be this share of the squared error: without it the
+    # error would be 1% smaller.
+    enough: float = 0.02
+    # So many components in a row, each of which gains less than this share of the squared error,
+    # are the last ones.
+    useless: int = 3
+    least_gain: float = 0.002
+    # The fewest components that are this near to the smallest squared error are taken.
+    near: float = 1.005
+    # Fewer runs tell nothing.
+    fewest_runs: int = 5
+
+
+COMPONENTS = ComponentChoice()
+
+
+class Fitted(NamedTuple):
+    """A fitted component: its model, and left-out runs (m,), their means, errors and std."""
+
+    model: ManyGPRegressor
+    rows: Any
+    means: Array
+    errors: Array
+    std: Array
+
+
+class ManyGPEmulator(RegressorMixin, BaseEstimator):
+    """Many outputs at once: curves, fields and spectra by their principal components.
+
+    Each run of a simulator gives a curve of T numbers, or a field. They are sums of a few
+    components (Higdon et al. 2008); what runs have of each is learned by a `ManyGPRegressor` of
+    its own. Runs that were left out tell how many components there are, how large the errors of
+    each output are, and how wide a band is that holds whole curves.
+
+    Parameters
+    ----------
+    regressor : ManyGPRegressor, default=None
+        Model of each component, with all of its parameters; by default `ManyGPRegressor()`. Its
+        parameters are `regressor__...` in grid searches.
+    n_components : "auto", int or float, default="auto"
+        How many components, or the share of the variance that they explain. "auto" adds one
+        after another until further ones could not lower the error of left-out runs.
+    scaling : {"each", "all", "none"}, default="each"
+        Outputs are centred, and divided by their own std, or all by the same number: outputs
+        of one unit, of which small ones matter less. "none" leaves them as they are.
+    n_jobs : int, default=None
+        Components that are fitted at the same time; -1 for all cores. The result does not depend
+        on it.
+    random_state : int or RandomState, default=None
+    verbose : bool, default=False
+        Say what each component explains.
+
+    Attributes
+    ----------
+    n_components_ : int
+    mean_ : ndarray of the shape of a curve
+    components_ : ndarray of shape (n_components_, ...)
+        Each of the shape of a curve, in the units of Y.
+    explained_ : ndarray of shape (n_components_,)
+        R^2 of what runs have of each component, where runs are left out.
+    models_ : tuple of ManyGPRegressor
+    model_ : FittedEmulator
+        The record of the fit.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp.emulator import ManyGPEmulator
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(100, 2))
+    >>> t = np.linspace(0, 1, 200)
+    >>> Y = np.sin(6 * t + 3 * X[:, :1]) * (1 + X[:, 1:])  # 100 curves of 200 numbers
+    >>> model = ManyGPEmulator(random_state=0).fit(X, Y)
+    >>> mean, std = model.predict(X[:3], return_std=True)
+    >>> mean.shape, model.n_components_
+    ((3, 200), 2)
+    >>> lower, upper = model.predict_interval(X[:3], simultaneous=True)
+    """
+
+    def __init__(
+        self,
+        regressor: Any = None,
+        *,
+        n_components: Any = "auto",
+        scaling: str = "each",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.regressor = regressor
+        self.n_components = n_components
+        self.scaling = scaling
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        """Fit a model of each component.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, d)
+            The inputs of the runs, as `ManyGPRegressor` takes them.
+        Y : array-like of shape (n, T) or (n, height, width), or xarray.DataArray
+            Their curves or fields; runs are the first axis. It is read in blocks of runs, and may
+            be a `numpy.memmap`: 4 GB are enough for 5,000 curves of 100,000 numbers.
+        """
+        self._check_parameters()
+        Y = check_curves(Y)
+        grid, n = Grid.of(Y), len(Y)
+        if len(X) != n:
+            raise ValueError(f"X has {len(X)} runs, and Y {n}")
+        if n < COMPONENTS.fewest_runs:
+            least = COMPONENTS.fewest_runs
+            raise ValueError(f"Y has {n} runs; {least} are the fewest to learn from")
+        random = check_random_state(self.random_state)
+        seeds = random.randint(2**31, size=BASIS.most + 2)
+        rng = np.random.default_rng(seeds[-1])
+        reduced = reduce_curves(Y, grid, scaling=self.scaling, rng=rng)
+        if not reduced.squares.any():
+            raise ValueError("all outputs are constant: there is nothing to emulate")
+        parts = components_of(reduced, rng)
+        tried, errors, k = self._fit_components(X, parts, seeds)
+        fitted = tried[:k]
+        if errors[k] >= errors[0]:
+            warn(
+                f"nothing was learned that helps to predict new curves: {n:,} runs, each left "
+                "out, are predicted no better than by the mean curve",
+                NothingLearnedWarning,
+            )
+        columns = (np.stack([one[i] for one in fitted], axis=1) for i in (2, 3, 4))
+        judge = Judge(Y, grid, reduced, parts, LeftOut(fitted[0].rows, *columns))
+        local, spread = self._spread(X, judge, int(seeds[-2]))
+        report = tuple(
+            (
+                float(parts.explained[i]),
+                1 - float((one.errors**2).mean()) / max(float(parts.explained[i]), 1e-300),
+                float(errors[i + 1] / errors[0]),
+                i < k,
+            )
+            for i, one in enumerate(tried)
+        )
+        models = tuple(one.model for one in fitted)
+        self._become(
+            FittedEmulator(
+                grid, reduced.mean, reduced.scale, judge.basis, models, local, spread, report
+            )
+        )
+        return self
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Predict curves.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (N, d)
+        return_std : bool, default=False
+            Also return the std of each output.
+        return_cov : bool, default=False
+            Also return the covariances between the outputs of each run, low rank and a diagonal,
+            over the T outputs in the order of `ravel`.
+
+        Returns
+        -------
+        mean : ndarray or DataArray of shape (N, ...)
+        std : the same
+        cov : CurveCovariance
+            With `basis` (T, K), `inner` (N, K, K), `rest` (N, T) and `dense(i)`.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        model = self.model_
+        state = curves.states(model, X)
+        mean = model.grid.shaped(curves.mean_of(model, state.mean))
+        if return_cov:
+            return mean, curves.covariance_of(model, state)
+        return (mean, model.grid.shaped(curves.std_of(model, state))) if return_std else mean
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, simultaneous: bool = False
+    ) -> tuple[Any, Any]:
+        """Intervals that hold each output, or bands that hold whole curves.
+
+        mean -+ q std, where q is the quantile of what curves that were left out have shown: of
+        ``|y - mean| / std`` over all outputs, or of its maximum over each curve.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (N, d)
+        coverage : float, default=0.9
+            Of single outputs, on average over outputs and runs; with `simultaneous` the share of
+            curves that stay inside everywhere.
+        simultaneous : bool, default=False
+
+        Returns
+        -------
+        lower, upper : ndarrays or DataArrays of shape (N, ...)
+        """
+        check_coverage(coverage)
+        model = self.model_
+        width = curves.reach(model, coverage, simultaneous=simultaneous)
+        state = curves.states(model, X)
+        mean, std = curves.mean_of(model, state.mean), width * curves.std_of(model, state)
+        return model.grid.shaped(mean - std), model.grid.shaped(mean + std)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+        """Draw curves, joint over runs and outputs: (N, ..., n_samples)."""
+        model, rng = self.model_, check_random_state(random_state)
+        draws = curves.sample(model, X, n_samples, rng)
+        return draws.reshape(len(draws), *model.grid.shape, n_samples)
+
+    def predict_gradient(self, x: Any, output: Any) -> tuple[Array, Array]:
+        """Derivatives of mean and std of one output by the inputs of one run: (d,) each.
+
+        Parameters
+        ----------
+        x : array-like of shape (d,)
+        output : int or tuple of int
+            Its place in the curve or field.
+        """
+        model = self.model_
+        place = int(np.ravel_multi_index(np.atleast_1d(output).tolist(), model.grid.shape))
+        return curves.gradients(model, np.asarray(x, dtype=float).ravel(), place)
+
+    def loo_predict(self, rows: Any = None) -> tuple[Any, Any]:
+        """Mean and std of training curves, all by default, as if each run had been left out.
+
+        The basis stays that of all runs.
+        """
+        model = self.model_
+        state = curves.left_out_states(model, rows)
+        mean = curves.mean_of(model, state.mean)
+        return model.grid.shaped(mean), model.grid.shaped(curves.std_of(model, state))
+
+    def score(self, X: Any, Y: Any, sample_weight: Any = None) -> float:
+        """R^2 of the mean, on average over outputs."""
+        Y = check_curves(Y, self.model_.grid)
+        truth = flat_rows(Y, slice(None), self.model_.grid)
+        mean = np.asarray(self.predict(X)).reshape(truth.shape)
+        return float(r2_score(truth, mean, sample_weight=sample_weight))
+
+    @property
+    def model_(self) -> FittedEmulator:
+        check_is_fitted(self, "_model")
+        return self._model
+
+    @property
+    def models_(self) -> tuple[ManyGPRegressor, ...]:
+        return self.model_.models
+
+    @property
+    def n_components_(self) -> int:
+        return len(self.model_.models)
+
+    @property
+    def mean_(self) -> Array:
+        return self.model_.mean.reshape(self.model_.grid.shape)
+
+    @property
+    def components_(self) -> Array:
+        own = (self.model_.scale[:, None] * self.model_.basis).T
+        return own.reshape(-1, *self.model_.grid.shape)
+
+    @property
+    def explained_(self) -> Array:
+        return np.array([explained for _, explained, _, used in self.model_.report if used])
+
+    @property
+    def n_features_in_(self) -> int:
+        return int(self.models_[0].n_features_in_)
+
+    def _become(self, model: FittedEmulator) -> Self:
+        self._model = model
+        return self
+
+    def _check_parameters(self) -> None:
+        if not (self.regressor is None or isinstance(self.regressor, ManyGPRegressor)):
+            raise ValueError(f"regressor must be a ManyGPRegressor, not {self.regressor!r}")
+        if self.regressor is not None and self.regressor.bounds is not None:
+            raise ValueError("bounds are those of one target: components of curves have none")
+        if self.scaling not in SCALINGS:
+            raise ValueError(f"scaling must be one of {', '.join(SCALINGS)}, not {self.scaling!r}")
+        k: Any = self.n_components
+        whole = isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1
+        share = isinstance(k, float | np.floating) and 0 < k < 1
+        if not (whole or share or (isinstance(k, str) and k == "auto")):
+            raise ValueError(
+                f"n_components must be 'auto', a number from 1 on, or a share between 0 and 1, "
+                f"not {k!r}"
+            )
+
+    def _most(self, parts: Components) -> int:
+        """How many components are fitted at most."""
+        n, m = parts.scores.shape
+        most = m if m < n * (1 - 1 / BASIS.folds) else n - -(-n // BASIS.folds) - 1
+        k: Any = self.n_components
+        if isinstance(k, str):
+            return min(most, COMPONENTS.most)
+        if isinstance(k, int | np.integer):
+            if k > most:
+                raise ValueError(
+                    f"n_components={k}, and {n} runs with these outputs allow {most} at most: "
+                    "lower it, or add runs"
+                )
+            return int(k)
+        total = np.cumsum(parts.explained) / parts.unexplained[0]
+        return min(most, 1 + int(np.searchsorted(total, k)))
+
+    def _fit_components(
+        self, X: Any, parts: Components, seeds: Any
+    ) -> tuple[list[Fitted], Array, int]:
+        """Models of components, the squared error of curves with each number, and the best one."""
+        most, chooses = self._most(parts), isinstance(self.n_components, str)
+        tried, inside = list[Fitted](), [0.0]
+        for one in self._fits(X, parts, seeds, most):
+            tried.append(one)
+            inside.append(inside[-1] + float((one.errors**2).mean()))
+            errors = np.array(inside) + parts.unexplained[: len(inside)]
+            if self.verbose:
+                share = f"{errors[-1] / errors[0]:.3g} of the variance is left"
+                say(f"{counted(len(tried), 'component')}: {share}")
+            gains = -np.diff(errors) / errors.min()
+            enough = parts.unexplained[len(tried)] <= COMPONENTS.enough * errors[-1]
+            useless = len(gains) >= COMPONENTS.useless and np.all(
+                gains[-COMPONENTS.useless :] < COMPONENTS.least_gain
+            )
+            if chooses and (enough or useless):
+                break
+        best = len(tried)
+        if chooses:
+            best = max(1, int(np.argmax(errors <= COMPONENTS.near * errors.min())))
+        return tried, errors, best
+
+    def _fits(self, X: Any, parts: Components, seeds: Any, most: int) -> Iterator[Fitted]:
+        """The components one after another; a batch is fitted side by side."""
+        base = ManyGPRegressor() if self.regressor is None else self.regressor
+        workers = n_workers(self.n_jobs)
+        for first in range(0, most, COMPONENTS.batch):
+            places = range(first, min(first + COMPONENTS.batch, most))
+            models = [clone(base).set_params(random_state=int(seeds[i])) for i in places]
+            tasks = [(one, parts.scores[:, i]) for one, i in zip(models, places, strict=True)]
+            work = partial(_fit_one, X)
+            yield from process_map(work, tasks, workers) if workers > 1 else map(work, tasks)
+
+    def _spread(self, X: Any, judge: Judge, seed: int) -> tuple[Any, Any]:
+        """A model of what the basis leaves, if it pays, and what left-out curves teach."""
+        rows = judge.left.rows
+        even = np.ones(len(rows))
+        outside = judge.outside(even).sum(axis=0) / len(rows)
+        inside = (judge.left.errors**2).mean(axis=0).sum()
+        if outside.sum() >= CURVES.local_share * (outside.sum() + inside):
+            logs = np.log(np.maximum(judge.sizes(outside), 1e-12))
+            base = ManyGPRegressor() if self.regressor is None else self.regressor
+            one = _fit_one(X, (clone(base).set_params(random_state=seed), logs))
+            sizes, local = np.exp(logs[one.rows]), curves.log_normal(one.means, one.std)
+            level = float((sizes / local).mean())
+            local = level * local
+            gain = 0.5 * (sizes - sizes / local - np.log(local))
+            if gain.mean() > CURVES.local_gain * gain.std() / np.sqrt(len(gain)):
+                return one.model, judge.spread(local, level)
+        return None, judge.spread(even)
+
+
+def _fit_one(X: Any, task: tuple[ManyGPRegressor, Array]) -> Fitted:
+    """A model fitted, and what it says about runs that are left out."""
+    model, y = task
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NothingLearnedWarning)
+        model.fit(X, y)
+    rows, Y, mean, std = answers.left_out_answers(model.model_, CURVES.rows)
+    mean = np.ravel(mean)
+    return Fitted(model, rows, mean, np.ravel(Y) - mean, np.ravel(std))

@@ -1,0 +1,296 @@
+"""Many outputs: components, their std per output, bands of whole curves, and bad input."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import manygp
+from manygp import ManyGPEmulator, ManyGPRegressor
+from manygp.emulator import basis, estimator
+from manygp.emulator.basis import Grid, components_of, reduce_curves, without_fold
+from patching import with_numbers
+
+LEAN = ManyGPRegressor(trend="constant", noise="constant", target_transform=None)
+t = np.linspace(0, 1, 40)
+
+
+def curves_of(X, noise=0.0, seed=1):
+    """Waves of three components, with noise of each output."""
+    Y = np.sin(5 * t + 3 * X[:, :1]) * (1 + X[:, 1:2]) + 10.0
+    return Y + noise * np.random.default_rng(seed).normal(size=Y.shape)
+
+
+def runs(n, seed=0):
+    return np.random.default_rng(seed).uniform(size=(n, 2))
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """A model of 120 runs with noise .1 of each output, and as many new ones."""
+    X, new = runs(120), runs(400, 7)
+    model = ManyGPEmulator(LEAN, random_state=0).fit(X, curves_of(X, 0.1))
+    return model, new, curves_of(new, 0.1, 8)
+
+
+def test_curves_of_few_components_are_found_again():
+    X, new = runs(80), runs(50, 7)
+    model = ManyGPEmulator(LEAN, random_state=0).fit(X, curves_of(X))
+    assert model.n_components_ == 2
+    assert np.abs(model.predict(new) - curves_of(new)).max() < 0.02
+    assert model.explained_.min() > 0.99
+    assert model.score(new, curves_of(new)) > 0.999
+
+
+def test_std_intervals_and_bands_hold_what_they_promise(noisy):
+    model, new, Y = noisy
+    mean, std = model.predict(new, return_std=True)
+    assert 0.09 < std.mean() < 0.12
+    assert 0.9 < np.mean(((Y - mean) / std) ** 2) < 1.1
+    for coverage in (0.5, 0.9):
+        lower, upper = model.predict_interval(new, coverage)
+        assert abs(np.mean((lower <= Y) & (upper >= Y)) - coverage) < 0.03
+        lower, upper = model.predict_interval(new, coverage, simultaneous=True)
+        assert abs(np.mean(((lower <= Y) & (upper >= Y)).all(axis=1)) - coverage) < 0.1
+
+
+def test_the_low_rank_covariance_has_the_variances_and_draws_are_of_it(noisy):
+    model, new, _ = noisy
+    mean, cov = model.predict(new[:2], return_cov=True)
+    _, std = model.predict(new[:2], return_std=True)
+    np.testing.assert_allclose(np.sqrt(np.diag(cov.dense(1))), std[1])
+    draws = model.sample_y(new[:2], 4000, random_state=0)
+    np.testing.assert_allclose(draws.mean(axis=-1), mean, atol=0.02)
+    np.testing.assert_allclose(np.cov(draws[1]), cov.dense(1), atol=2e-3)
+
+
+def test_what_the_basis_leaves_is_in_the_std_of_its_output():
+    X, new = runs(100), runs(300, 7)
+    only = np.where(t > 0.7, 1.0, 0.0)  # one component, and more where t is large
+    Y, truth = (
+        np.sin(4 * Z[:, :1]) * (t + 1) + 0.2 * only * np.cos(40 * t * Z[:, 1:2]) for Z in (X, new)
+    )
+    model = ManyGPEmulator(LEAN, n_components=1, random_state=0).fit(X, Y)
+    mean, std = model.predict(new, return_std=True)
+    error, where = truth - mean, only > 0
+    assert 0.8 < np.sqrt(np.mean((error / std)[:, where] ** 2)) < 1.2
+    assert std[:, ~where].max() < 0.2 * std[:, where].min()
+
+
+def test_what_the_basis_leaves_depends_on_the_run_where_that_pays():
+    rng, X, new = np.random.default_rng(0), runs(150), runs(200, 7)
+    Y, truth = (
+        np.outer(Z[:, 0], t) + np.exp(-4 * Z[:, 1:]) * rng.normal(size=(len(Z), len(t)))
+        for Z in (X, new)
+    )
+    model = ManyGPEmulator(LEAN, n_components=1, random_state=0).fit(X, Y)
+    assert model.model_.local is not None
+    mean, std = model.predict(new, return_std=True)
+    order = np.argsort(new[:, 1])
+    for part in (order[:100], order[100:]):
+        assert 0.8 < np.sqrt(np.mean(((truth - mean)[part] / std[part]) ** 2)) < 1.25
+
+
+def test_components_of_the_other_folds_are_those_of_the_curves_themselves():
+    Y = np.random.default_rng(0).normal(size=(30, 12)) * np.arange(1, 13)
+    grid, rng = Grid.of(Y), np.random.default_rng(0)
+    reduced = reduce_curves(Y, grid, scaling="none", rng=rng)
+    parts = components_of(reduced, rng)
+    Z = Y - Y.mean(axis=0)
+    sizes = np.linalg.svd(Z, compute_uv=False)
+    np.testing.assert_allclose(parts.explained, sizes**2 / 30)
+    rows, k, total = np.arange(30), 4, 0.0
+    rest = Z - without_fold(parts, rows, reduced.places, k) @ reduced.directions.T
+    for fold in range(5):
+        own = parts.fold_of == fold
+        V = np.linalg.svd(Z[~own])[2][:k].T
+        np.testing.assert_allclose(rest[own], Z[own] - Z[own] @ V @ V.T, atol=1e-10)
+        total += (rest[own] ** 2).sum()
+    np.testing.assert_allclose(parts.unexplained[k], total / 30)
+
+
+def test_small_blocks_and_files_change_nothing(monkeypatch, tmp_path):
+    Y = np.random.default_rng(0).normal(size=(25, 30)).cumsum(axis=1).astype(np.float32)
+    whole = reduce_curves(Y, Grid.of(Y), scaling="each", rng=np.random.default_rng(0))
+    np.save(tmp_path / "Y.npy", Y)
+    with_numbers(monkeypatch, basis, "BASIS", block=70)
+    mapped = np.load(tmp_path / "Y.npy", mmap_mode="r")
+    parts = reduce_curves(mapped, Grid.of(mapped), scaling="each", rng=np.random.default_rng(0))
+    np.testing.assert_allclose(parts.scale, whole.scale)
+    np.testing.assert_allclose(
+        parts.places @ parts.directions.T, whole.places @ whole.directions.T, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("scaling", ["all", "none"])
+def test_scaling_all_outputs_alike_changes_no_units(scaling):
+    X, new = runs(60), runs(20, 7)
+    model = ManyGPEmulator(LEAN, scaling=scaling, random_state=0).fit(X, 1e3 * curves_of(X))
+    mean, std = model.predict(new, return_std=True)
+    assert np.abs(mean - 1e3 * curves_of(new)).max() < 30
+    assert 0 < std.max() < 30
+
+
+def test_constant_outputs_are_predicted_exactly_and_do_not_count():
+    X = runs(60)
+    Y = curves_of(X)
+    Y[:, 5] = 3.0
+    model = ManyGPEmulator(LEAN, n_components=2, random_state=0).fit(X, Y)
+    mean, std = model.predict(runs(5, 7), return_std=True)
+    assert (mean[:, 5] == 3).all()
+    assert (std[:, 5] == 0).all()
+    assert (std[:, 4] > 0).all()
+
+
+class Labelled:
+    """What of xarray's DataArray an emulator looks at."""
+
+    def __init__(self, values, dims, coords):
+        self.values, self.dims = np.asarray(values), tuple(dims)
+        own = {
+            name: one if isinstance(one, tuple) else (name, one) for name, one in coords.items()
+        }
+        self.coords = {
+            name: type("C", (), {"dims": tuple(np.atleast_1d(d)), "values": np.asarray(v)})
+            for name, (d, v) in own.items()
+        }
+        self.shape, self.dtype = self.values.shape, self.values.dtype
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, rows):
+        return self.values[rows]
+
+
+def test_fields_and_their_coordinates_come_back():
+    X = runs(40)
+    fields = curves_of(X).reshape(40, 8, 5)
+    labelled = Labelled(
+        fields, ("run", "y", "x"), {"y": np.arange(8.0), "x": list("abcde"), "run": np.arange(40)}
+    )
+    plain = ManyGPEmulator(LEAN, n_components=2, random_state=0).fit(X, fields)
+    model = ManyGPEmulator(LEAN, n_components=2, random_state=0).fit(X, labelled)
+    answer = model.predict(X[:3])
+    assert answer.dims == ("run", "y", "x")
+    assert answer.coords["x"].values.tolist() == list("abcde")
+    assert "run" not in answer.coords
+    np.testing.assert_array_equal(answer.values, plain.predict(X[:3]))
+    assert plain.components_.shape == (2, 8, 5)
+    assert plain.sample_y(X[:3], 2).shape == (3, 8, 5, 2)
+
+
+def test_slopes_of_one_output_are_those_of_differences():
+    X = runs(60)
+    Y = curves_of(X, 0.1).reshape(60, 8, 5)
+    model = ManyGPEmulator(LEAN, n_components=2, random_state=0).fit(X, Y)
+    x, h = np.array([0.4, 0.6]), 1e-5
+    slopes = model.predict_gradient(x, (3, 2))
+    steps = np.array([x + h * e for e in (*np.eye(2), *-np.eye(2))])
+    for slope, answer in zip(slopes, model.predict(steps, return_std=True), strict=True):
+        at = np.asarray(answer)[:, 3, 2]
+        np.testing.assert_allclose(slope, (at[:2] - at[2:]) / (2 * h), rtol=1e-3, atol=1e-5)
+
+
+def test_a_share_of_variance_chooses_the_number_of_components():
+    X = runs(50)
+    model = ManyGPEmulator(LEAN, n_components=0.6, random_state=0).fit(X, curves_of(X))
+    assert model.n_components_ == 1
+
+
+def test_left_out_curves_are_predicted_without_their_run(noisy):
+    model, _, _ = noisy
+    mean, std = model.loo_predict()
+    error = curves_of(runs(120), 0.1) - mean
+    assert 0.85 < np.sqrt(np.mean((error / std) ** 2)) < 1.15
+    np.testing.assert_allclose(model.loo_predict([3])[0][0], mean[3])
+
+
+def test_the_model_does_not_depend_on_the_number_of_jobs_and_is_pickled(monkeypatch):
+    def elsewhere(function, items, n_jobs):
+        function, items = pickle.loads(pickle.dumps((function, items)))
+        return [pickle.loads(pickle.dumps(function(one))) for one in items]
+
+    monkeypatch.setattr(estimator, "process_map", elsewhere)
+    X = runs(30)
+    first, second = (
+        ManyGPEmulator(LEAN, n_components=2, random_state=0, n_jobs=jobs).fit(X, curves_of(X))
+        for jobs in (1, 2)
+    )
+    again = pickle.loads(pickle.dumps(second))
+    np.testing.assert_array_equal(first.predict(X[:5]), again.predict(X[:5]))
+
+
+def test_parameters_of_the_regressor_are_those_of_each_component():
+    model = ManyGPEmulator(clone(LEAN), n_components=1)
+    model.set_params(regressor__points_per_expert=20)
+    X = runs(45)
+    copy = clone(model).fit(X, curves_of(X))
+    assert copy.models_[0].points_per_expert == 20
+    assert len(copy.models_[0].experts_) == 2
+
+
+def test_the_front_door_has_the_emulator():
+    assert manygp.ManyGPEmulator is manygp.emulator.ManyGPEmulator
+
+
+def with_nan(Y):
+    Y = Y.copy()
+    Y[7, 3] = np.nan
+    return Y
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (with_nan, "nan in output 3 of run 7"),
+        (lambda Y: Y[:, 0], "ManyGPRegressor takes one output"),
+        (lambda Y: Y[:-1], "X has 30 runs, and Y 29"),
+        (lambda Y: 0 * Y, "all outputs are constant"),
+        (lambda Y: Y.astype(complex), "real numbers"),
+        (lambda Y: None, "requires Y"),
+    ],
+)
+def test_curves_that_cannot_be_learned_are_refused(change, words):
+    X = runs(30)
+    model = ManyGPEmulator(LEAN)
+    with pytest.raises(ValueError, match=words):
+        model.fit(X, change(curves_of(X)))
+    assert not hasattr(model, "_model")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"n_components": 40}, "30 runs with these outputs allow 23 at most"),
+        ({"n_components": 0}, "n_components must be"),
+        ({"n_components": "some"}, "n_components must be"),
+        ({"scaling": "some"}, "scaling must be one of"),
+        ({"regressor": 3}, "must be a ManyGPRegressor"),
+        ({"regressor": ManyGPRegressor(bounds=(0, 1))}, "bounds"),
+    ],
+)
+def test_parameters_that_are_wrong_are_refused(parameters, words):
+    X = runs(30)
+    with pytest.raises(ValueError, match=words):
+        ManyGPEmulator(**parameters).fit(X, curves_of(X))
+
+
+def test_questions_that_do_not_fit_the_model_are_refused(noisy):
+    model, new, Y = noisy
+    with pytest.raises(ValueError, match="3 features"):
+        model.predict(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="those of fit"):
+        model.score(new, Y[:, :3])
+    with pytest.raises(ValueError, match="120 left-out curves cannot promise"):
+        model.predict_interval(new, 0.999, simultaneous=True)
+    with pytest.raises(RuntimeError, match="At most one"):
+        model.predict(new, return_std=True, return_cov=True)
+
+
+def test_runs_that_teach_nothing_are_said_to():
+    X = runs(60)
+    noise = np.random.default_rng(0).normal(size=(60, 1)) * t
+    with pytest.warns(manygp.fit_report.NothingLearnedWarning, match="mean curve"):
+        ManyGPEmulator(LEAN, random_state=0).fit(X, noise)
