@@ -410,16 +410,27 @@ class KnownRows(NamedTuple):
 
 
 def known_rows(
-    estimator: Any, data: tuple[Any, Any], encoder: Any, weights: Any, alpha: Any
+    estimator: Any,
+    data: tuple[Any, Any],
+    encoder: Any,
+    weights: Any,
+    alpha: Any,
+    places: IndexArray | None = None,
 ) -> KnownRows:
-    """The rows of the data X, y that have a weight, as finite floats; sets the columns."""
+    """The rows of the data X, y that have a weight, as finite floats; sets the columns.
+
+    Of these rows those at some `places`, if they are given.
+    """
     weights = check_weights(weights, data[0])
     kept = None if weights is None or weights.all() else weights > 0
+    if places is not None:
+        given = np.ones(len(data[0]), dtype=bool) if kept is None else kept
+        kept = np.zeros_like(given)
+        kept[np.flatnonzero(given)[places]] = True
     X, Y = training_rows(estimator, *data, encoder, kept)
-    if kept is None:
-        noise = check_alpha(alpha, len(Y))
-    else:
-        noise, weights = check_alpha(alpha, len(kept))[kept], weights[kept]
+    noise = check_alpha(alpha, len(Y) if kept is None else len(kept))
+    if kept is not None:
+        noise, weights = noise[kept], None if weights is None else weights[kept]
     if encoder is not None and encoder.training_noise_.any():
         noise = noise + encoder.training_noise_
     return KnownRows(X, Y, noise, weights)

@@ -32,7 +32,6 @@ from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
 from manygp.training.pipeline import choose_transform, prepare, train, without_copies
-from manygp.training.updates import at_places
 from manygp.updating import Updating
 
 
@@ -345,7 +344,11 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         encoder = self._new_encoder(X)
         rows = inputs.known_rows(self, (X, y), encoder, weights, settings.alpha)
-        rows, kept = without_copies(settings, rows)
+        kept = without_copies(settings, rows, encoder)
+        if kept is not None:
+            rows = rows.some(kept)
+            if encoder is not None:  # it shall not have learned from copies
+                rows = inputs.known_rows(self, (X, y), encoder, weights, settings.alpha, kept)
         columns = inputs.columns_of(self) if encoder is None else encoder.names
         transform, compared = choose_transform(settings, rows, columns)
         prepared = prepare(settings, rows, columns, transform=transform)
@@ -357,7 +360,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             seed = checkpoint.seed
         run = ExecutionContext(settings.n_jobs, progress, checkpoint, settings.optimizer)
         model = train(settings, prepared, seed, run, begin)
-        self._model = at_places(model, encoder, kept)
+        self._model = replace(model, encoder=encoder, order=kept)
         fits_own = settings.kernel is not None and settings.optimizer is not None
         if fits_own and self._model.committee.is_single:
             warn_at_bounds(self.kernel_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -151,35 +151,35 @@ class CopyChoice:
 COPIES = CopyChoice()
 
 
-def without_copies(settings: Settings, rows: KnownRows) -> tuple[KnownRows, IndexArray | None]:
-    """The rows without those that are copies of a later one, and their places: (m,), or None.
+def without_copies(settings: Settings, rows: KnownRows, encoder: Any) -> IndexArray | None:
+    """Places (m,) of rows that are no copies of a later one; None if there are no copies.
 
     Two measurements of a continuous target never agree to the last digit: rows that are equal in
     everything are one row that came twice. Taken for two, they say that there is no noise, and
-    that what is left out is known.
+    that what is left out is known. `encoder` is that of a table: means of categories differ
+    between folds of the rows, and in their place stand the categories themselves.
     """
-    n = len(rows.X)
-    if n < 2 or not (settings.space.standard and settings.space.recalibrate):
-        return rows, None  # the paper's models stay as they are
-    columns = [rows.X, rows.Y, rows.alpha[:, None]]
-    if rows.weights is not None:
-        columns.append(rows.weights[:, None])
-    groups = _groups(np.hstack(columns))
+    n, X = len(rows.X), rows.X
+    if encoder is not None:
+        means = [bool(column.means) for column in encoder.columns_ for _ in column.features]
+        X = np.hstack([X[:, ~np.array(means, dtype=bool)], encoder.codes_])
+    weights = np.ones(n) if rows.weights is None else rows.weights
+    groups = _groups(np.column_stack([X, rows.Y, rows.alpha, weights]))
     last = np.empty(groups.max() + 1, dtype=np.intp)
     last[groups] = np.arange(n)
     m = len(last)
-    if m == n or n > COPIES.most_often * m:
-        return rows, None
     kept = np.sort(last)
     _, counts = np.unique(_groups(rows.Y[kept]), return_counts=True)
-    if (counts * (counts - 1.0)).sum() > COPIES.equal_targets * m * (m - 1.0):
-        return rows, None
+    agree = (counts * (counts - 1.0)).sum() > COPIES.equal_targets * m * (m - 1.0)
+    is_paper = not (settings.space.standard and settings.space.recalibrate)  # it stays as it is
+    if is_paper or agree or m == n or n > COPIES.most_often * m:
+        return None
     copies = "1 row is a copy of another" if n == m + 1 else f"{n - m:,} rows are copies of others"
     warn(
         f"{copies}, equal in all columns and in y, and left out: copies are no measurements. If "
         "they are, fit one row for all that agree, with their number as its sample_weight"
     )
-    return rows.some(kept), kept
+    return kept
 
 
 def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:

@@ -281,14 +281,6 @@ def _under(trend: Trend | None, new: NewRows) -> tuple[Array, list[tuple[AnyArra
     return new.Y - at.mean, pairs
 
 
-def at_places(model: FittedModel, encoder: Any, places: IndexArray | None) -> FittedModel:
-    """The model of a table with an encoder, whose rows are at some places of the data."""
-    if places is None:
-        return replace(model, encoder=encoder)
-    codes = None if encoder is None or encoder.codes_ is None else encoder.codes_[places]
-    return replace(model, encoder=_with_codes(encoder, codes), order=read_only(places))
-
-
 def _with_codes(encoder: Any, codes: AnyArray | None) -> Any:
     """The encoder with the categories of other rows."""
     if codes is None:
