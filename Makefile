@@ -11,7 +11,7 @@ CORE_TESTS := tests/test_regressor.py tests/test_sklearn_api.py tests/test_metri
 	tests/runtime
 
 .PHONY: demo test test-slow test-dask test-ray test-clients test-oldest test-pythons sklearn-suite paper \
-	bench lint figures docs numbers dist clean
+	bench lint figures docs layout numbers dist clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
 	$(BIN)/python -m benchmarks.demo demo
@@ -58,6 +58,9 @@ docs: .venv-docs/.installed ## the site, in docs/_build/html: examples, doctests
 	.venv-docs/bin/sphinx-build -W -q -b doctest -d docs/_build/doctrees docs docs/_build/doctest
 	.venv-docs/bin/python tools/check_links.py $(SITE)
 	@echo "The site is in $(SITE)/index.html"
+
+layout: docs ## is anything on the site cut, on a screen or a phone? Needs chromium
+	.venv-docs/bin/python tools/check_layout.py $(SITE)
 
 numbers: .venv/.test ## do the tables of README and docs say what the committed results say?
 	$(BIN)/python -m tools.check_numbers

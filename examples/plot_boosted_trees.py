@@ -1,6 +1,6 @@
 """
-Beside boosted trees
-====================
+Comparison with boosted trees
+=============================
 
 Gradient boosting is what most people take for a table of numbers. It can predict quantiles
 too, one model for each. Here are both on the same 1,500 rows, which are noisy in two places,

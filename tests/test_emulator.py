@@ -1,6 +1,9 @@
 """Many outputs: components, their std per output, bands of whole curves, and bad input."""
 
 import pickle
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ import manygp
 from manygp import ManyGPEmulator, ManyGPRegressor
 from manygp.emulator import basis, estimator
 from manygp.emulator.basis import Grid, components_of, reduce_curves, without_fold
+from manygp.storage import container
 from patching import with_numbers
 
 LEAN = ManyGPRegressor(trend="constant", noise="constant", target_transform=None)
@@ -229,6 +233,124 @@ def test_parameters_of_the_regressor_are_those_of_each_component():
     copy = clone(model).fit(X, curves_of(X))
     assert copy.models_[0].points_per_expert == 20
     assert len(copy.models_[0].experts_) == 2
+
+
+def test_outputs_without_components_have_noise_tails_and_transform_of_their_own():
+    X, new = runs(150), runs(400, 7)
+
+    def both(Z, rng):
+        smooth = np.sin(6 * Z[:, 0]) + 0.01 * rng.normal(size=len(Z))
+        return np.stack([smooth, np.exp(2 * Z[:, 1] + 0.5 * rng.normal(size=len(Z)))], axis=1)
+
+    Y, truth = both(X, np.random.default_rng(0)), both(new, np.random.default_rng(1))
+    regressor = ManyGPRegressor(trend="constant", target_transform="log")
+    model = ManyGPEmulator(regressor, n_components=None, random_state=0)
+    with pytest.raises(ValueError, match="not negative"):
+        model.fit(X, Y)
+    model.set_params(regressor=ManyGPRegressor(trend="constant")).fit(X, Y)
+    mean, std = model.predict(new, return_std=True)
+    error = np.abs(truth - mean)
+    assert np.all(np.abs(np.sqrt(np.mean((error / std) ** 2, axis=0)) - 1) < 0.25)
+    assert std[:, 0].max() < 0.05
+    lower, upper = model.predict_interval(new)
+    assert np.all(np.abs(np.mean((lower <= truth) & (truth <= upper), axis=0) - 0.9) < 0.05)
+    lower, upper = model.predict_interval(new, simultaneous=True)
+    assert abs(np.mean(((lower <= truth) & (truth <= upper)).all(axis=1)) - 0.9) < 0.06
+    for one, column in zip(model.models_, mean.T, strict=True):
+        np.testing.assert_allclose(one.predict(new), column)
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A model of a field with coordinates, of two components and a model of what they leave."""
+    X = runs(60)
+    Y = curves_of(X, 0.2).reshape(60, 8, 5)
+    Y[:, 3, 3] = 2.0
+    model = ManyGPEmulator(LEAN, n_components=2, random_state=0).fit(X, Y)
+    local = replace(
+        model.model_, local=ManyGPRegressor(trend="constant").fit(X, X[:, 0] + X[:, 1] ** 2)
+    )
+    return model._become(local)
+
+
+def test_files_keep_every_answer(small, tmp_path):
+    small.save(tmp_path / "field.manygp")
+    again, new = ManyGPEmulator.load(tmp_path / "field.manygp"), runs(5, 7)
+    for left, right in zip(
+        small.predict(new, return_std=True), again.predict(new, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(left, right)
+    np.testing.assert_array_equal(
+        small.predict_interval(new, simultaneous=True),
+        again.predict_interval(new, simultaneous=True),
+    )
+    assert again.get_params()["n_components"] == 2
+    assert small.model_.report == again.model_.report
+
+
+def test_files_keep_the_axes_of_xarray(small, tmp_path, monkeypatch):
+    coords = {"y": (("y",), np.arange(8)), "x": (("x",), np.linspace(0, 1, 5))}
+    grid = Grid((8, 5), ("run", "y", "x"), coords, Labelled)
+    labelled = ManyGPEmulator(LEAN)._become(replace(small.model_, grid=grid))
+    labelled.save(tmp_path / "field.manygp")
+    monkeypatch.setitem(sys.modules, "xarray", SimpleNamespace(DataArray=Labelled))
+    answer = ManyGPEmulator.load(tmp_path / "field.manygp").predict(runs(2))
+    assert answer.dims == grid.dims
+    np.testing.assert_array_equal(answer.coords["x"].values, np.linspace(0, 1, 5))
+    named = grid._replace(coords={"x": (("x",), np.array(list("abcde")))})
+    with pytest.raises(ValueError, match="coordinate 'x' cannot be saved"):
+        labelled._become(replace(small.model_, grid=named)).save(tmp_path / "none.manygp")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda e, a: e["grid"].update(shape=[8, 6]), "must hold finite numbers"),
+        (lambda e, a: e.update(level=-1.0), "level"),
+        (lambda e, a: e.update(models=e["models"][:1]), "no components|must hold"),
+        (lambda e, a: e.pop("models"), "lacks 'models'"),
+        (lambda e, a: a.update(bands=a["bands"][::-1].copy()), "not sorted"),
+        (lambda e, a: a.update(scale=-a["scale"]), "negative"),
+        (lambda e, a: a.pop("root"), "lacks 'root'"),
+        (lambda e, a: e["models"][0].update(kernel=3), "kernel must be a text"),
+        (lambda e, a: e["parameters"].update(scaling="some"), "scaling must be"),
+    ],
+)
+def test_files_of_other_content_are_refused(small, tmp_path, change, words):
+    path = tmp_path / "field.manygp"
+    small.save(path)
+    manifest, arrays = container.read(path)
+    manifest = {key: manifest[key] for key in ("manygp", "emulator")}
+    change(manifest["emulator"], arrays)
+    container.write(path, manifest, arrays)
+    with pytest.raises(manygp.ModelFileError, match=words):
+        ManyGPEmulator.load(path)
+
+
+def test_models_and_emulators_are_told_apart(small, tmp_path):
+    small.save(tmp_path / "field.manygp")
+    with pytest.raises(manygp.ModelFileError, match=r"ManyGPEmulator\.load"):
+        manygp.load(tmp_path / "field.manygp")
+    small.models_[0].save(tmp_path / "one.manygp")
+    with pytest.raises(manygp.ModelFileError, match=r"manygp\.load"):
+        ManyGPEmulator.load(tmp_path / "one.manygp")
+
+
+def test_new_runs_are_learned_without_a_new_fit():
+    X, more, new = runs(40), runs(60, 5), runs(100, 7)
+    model = ManyGPEmulator(LEAN, random_state=0).partial_fit(X, curves_of(X, 0.05))
+    before = model.model_
+    error = np.std(model.predict(new) - curves_of(new))
+    model.partial_fit(more, curves_of(more, 0.05, 9))
+    assert np.std(model.predict(new) - curves_of(new)) < 0.95 * error
+    assert len(model.model_.spread.bands) == 100
+    assert len(before.spread.bands) == 40
+    assert [len(one.row_ids_) for one in before.models] == [40] * len(before.models)
+    lower, upper = model.predict_interval(new)
+    Y = curves_of(new, 0.05, 3)
+    assert abs(np.mean((lower <= Y) & (upper >= Y)) - 0.9) < 0.06
+    with pytest.raises(ValueError, match="those of fit"):
+        model.partial_fit(more, curves_of(more)[:, :3])
 
 
 def test_the_front_door_has_the_emulator():

@@ -93,6 +93,25 @@ class CurveCovariance(NamedTuple):
         return self.basis @ self.inner[i] @ self.basis.T + np.diag(self.rest[i])
 
 
+class Report(NamedTuple):
+    """How components were chosen, and how good they are, where runs are left out.
+
+    Attributes
+    ----------
+    components : tuple of (float, float)
+        Of each, its share of the variance of the curves, and what is explained of it.
+    searched : tuple of float
+        Shares of the variance that lean models of 0, 1, ... principal components leave; empty if
+        the number was given.
+    left : float
+        The share that the models leave.
+    """
+
+    components: tuple[tuple[float, float], ...]
+    searched: tuple[float, ...]
+    left: float
+
+
 @dataclass(frozen=True, eq=False)
 class FittedEmulator:
     """Record of an emulator.
@@ -108,11 +127,9 @@ class FittedEmulator:
     local : ManyGPRegressor or None
         Of the logarithm of how much more than usual the basis leaves of a curve.
     spread : Spread
-    report : tuple of tuples
-        Of each component that was tried: mean square, what is explained of it where runs are left
-        out, the mean squared error of curves with it, and whether it is used.
-    inputs : ndarray of shape (n, d), or None
-        The runs of `fit`; None if they were no plain numbers.
+    report : Report
+    each : bool
+        Whether outputs are their own components: intervals are then those of their models.
     """
 
     grid: Grid
@@ -122,8 +139,8 @@ class FittedEmulator:
     models: tuple[Any, ...]
     local: Any
     spread: Spread
-    report: tuple[tuple[float, float, float, bool], ...]
-    inputs: Array | None = None
+    report: Report
+    each: bool = False
 
 
 class States(NamedTuple):
@@ -207,6 +224,20 @@ def sample(model: FittedEmulator, X: Any, n_samples: int, rng: np.random.RandomS
     return mean_of(model, state.mean)[:, :, None] + unit[:, None] * curves
 
 
+def interval(
+    model: FittedEmulator, X: Any, coverage: float, *, simultaneous: bool
+) -> tuple[Array, Array]:
+    """Lower and upper ends (N, T) of intervals of single outputs, or of bands of whole curves."""
+    if model.each and not simultaneous:
+        ends = zip(*(one.predict_interval(X, coverage) for one in model.models), strict=True)
+        lower, upper = (np.stack(one, axis=1) for one in ends)
+        return lower, upper
+    width = reach(model, coverage, simultaneous=simultaneous)
+    state = states(model, X)
+    mean, std = mean_of(model, state.mean), width * std_of(model, state)
+    return mean - std, mean + std
+
+
 def reach(model: FittedEmulator, coverage: float, *, simultaneous: bool) -> float:
     """How many std an interval of one output, or a band of whole curves, reaches."""
     scores = model.spread.bands if simultaneous else model.spread.points
@@ -240,6 +271,25 @@ def gradients(model: FittedEmulator, x: Array, output: int) -> tuple[Array, Arra
     return model.scale[output] * (weights @ of_mean), of_variance
 
 
+def spread_with(model: FittedEmulator, state: States, values: Array) -> Spread:
+    """What was taught, and what new curves (N, T), predicted before they are added, say."""
+    spread, n, k = model.spread, len(model.spread.bands), len(values)
+    live = model.scale > 0
+    Z = scaled_curves(values, model.mean, model.scale)
+    rest = (Z - Z @ model.basis @ model.basis.T) ** 2 / state.rest[:, None]
+    outside = (n * spread.outside + rest.sum(axis=0)) / (n + k)
+    z = np.abs(values - mean_of(model, state.mean))[:, live] / std_of(model, state)[:, live]
+    factor = spread.factor.copy()
+    if not model.each:
+        known = n + CURVES.pseudo_rows
+        factor[live] *= np.sqrt((known + (z**2).sum(axis=0)) / (known + k))
+    kept = min(z.size, -(-len(spread.points) * k // n))
+    picked = np.random.default_rng(n).choice(z.ravel(), kept, replace=False)
+    points = np.sort(np.concatenate([spread.points, picked]))
+    bands = np.sort(np.concatenate([spread.bands, z.max(axis=1)]))
+    return spread._replace(outside=outside, factor=factor, points=points, bands=bands)
+
+
 class LeftOut(NamedTuple):
     """Components of left-out runs (m,): what they are predicted to be, errors and std (m, K)."""
 
@@ -258,6 +308,13 @@ def together(left: LeftOut) -> Array:
     share = min(1.0, k / m)
     correlation = (1 - share) * moments / np.outer(size, size) + share * np.eye(k)
     return np.linalg.cholesky(correlation)
+
+
+def spread_of_each(left: LeftOut) -> Spread:
+    """What is taught where outputs are their own components: how they belong together."""
+    z, k = np.abs(left.errors / left.std), left.std.shape[1]
+    bands = np.sort(z.max(axis=1))
+    return Spread(together(left), np.zeros(k), np.ones(k), np.sort(z, axis=None), bands)
 
 
 class Judge(NamedTuple):

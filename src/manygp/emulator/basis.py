@@ -29,6 +29,10 @@ class BasisNumbers:
     block: int = 2**22
     # Curves are left out in so many folds to see what a basis without them does not explain.
     folds: int = 5
+    # Varimax: outputs that it looks at, steps, and the growth of its criterion at which it ends.
+    turned_outputs: int = 5000
+    turns: int = 200
+    turned: float = 1e-6
     # A std below this share of the largest value of an output is rounding: it is constant.
     rounding: float = 1e-12
 
@@ -201,11 +205,11 @@ class Components(NamedTuple):
 
     Attributes
     ----------
-    turn : ndarray of shape (M, M)
+    turn : ndarray of shape (M, M), or (M, K) once K are taken
         Component k is `directions @ turn[:, k]`.
-    scores : ndarray of shape (n, M)
+    scores : ndarray of shape (n, M), or (n, K)
         What the curves have of each.
-    explained : ndarray of shape (M,)
+    explained : ndarray of shape (M,), or (K,)
         Mean squares of the scores.
     fold_of : ndarray of shape (n,)
     fold_turns : ndarray of shape (folds, M, M)
@@ -237,6 +241,42 @@ def components_of(reduced: Reduced, rng: np.random.Generator) -> Components:
     scores = B @ turn
     explained = (scores**2).mean(axis=0)
     return Components(turn, scores, explained, fold_of, turns, np.maximum(left, 0.0).mean(axis=0))
+
+
+def each_output(Y: Any, grid: Grid) -> tuple[Reduced, Components]:
+    """Outputs as they are, each a component of its own."""
+    values = flat_rows(Y, slice(None), grid)
+    n, T = values.shape
+    one, folds = np.eye(T), min(BASIS.folds, n)
+    reduced = Reduced(np.zeros(T), np.ones(T), one, values, (values**2).sum(axis=1))
+    explained = values.var(axis=0)
+    left = np.maximum(explained.sum() - np.cumsum(np.r_[0.0, explained]), 0.0)
+    left[-1] = 0.0
+    turns = np.broadcast_to(one, (folds, T, T))
+    return reduced, Components(one, values, explained, np.arange(n) % folds, turns, left)
+
+
+def turned(reduced: Reduced, components: Components, k: int) -> Components:
+    """The first k components, turned among themselves so that each is large in few places.
+
+    That is Kaiser's varimax. What runs have of them is then as smooth a function of the inputs as
+    outputs are, and so are its errors: large in few places.
+    """
+    step = -(-len(reduced.directions) // BASIS.turned_outputs)
+    basis = reduced.directions[::step] @ components.turn[:, :k]
+    rotation, before = np.eye(k), 0.0
+    for _ in range(BASIS.turns if k > 1 else 0):
+        L = basis @ rotation
+        u, sizes, vt = np.linalg.svd(basis.T @ (L**3 - L * (L**2).mean(axis=0)))
+        rotation = u @ vt
+        if sizes.sum() < before * (1 + BASIS.turned):
+            break
+        before = sizes.sum()
+    scores = components.scores[:, :k] @ rotation
+    explained = (scores**2).mean(axis=0)
+    order = np.argsort(-explained, kind="stable")
+    turn = components.turn[:, :k] @ rotation[:, order]
+    return components._replace(turn=turn, scores=scores[:, order], explained=explained[order])
 
 
 def _principal(B: Array) -> Array:

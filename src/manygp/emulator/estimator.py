@@ -4,35 +4,42 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import partial
+from os import PathLike
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.metrics import r2_score
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from manygp import answers
 from manygp.arrays import Array
 from manygp.calibration import check_coverage
 from manygp.emulator import answers as curves
-from manygp.emulator.answers import CURVES, FittedEmulator, Judge, LeftOut
+from manygp.emulator.answers import CURVES, FittedEmulator, Judge, LeftOut, Report
 from manygp.emulator.basis import (
     BASIS,
     Components,
     Grid,
     check_curves,
     components_of,
+    each_output,
     flat_rows,
     reduce_curves,
+    scaled_curves,
+    turned,
 )
+from manygp.emulator.files import read_emulator, write_emulator
 from manygp.fit_report import NothingLearnedWarning
 from manygp.regressor import ManyGPRegressor
 from manygp.runtime.parallel import n_workers, process_map
 from manygp.runtime.progress import say, warn
 from manygp.runtime.words import counted
+from manygp.storage.model_file import read_checked
 
 SCALINGS = ("each", "all", "none")
 
@@ -41,13 +48,18 @@ SCALINGS = ("each", "all", "none")
 class ComponentChoice:
     """Numbers of the choice of how many components, and why they are what they are."""
 
-    # Components that are fitted side by side before the next ones are thought of.
+    # Lean models look for the number of components: at most so many runs, with the overlap and
+    # routing where these are to be chosen. So many are fitted side by side before more
+    # are thought of.
+    runs: int = 1000
+    overlap: float = 1.0
+    routing: int = 4
     batch: int = 4
     # The most that "auto" tries.
     most: int = 48
-    # What further components could explain may be this share of the squared error: without it the
-    # error would be 1% smaller.
-    enough: float = 0.02
+    # What further components could explain may be this share of the squared error of lean models,
+    # which is larger than that of others: without it the error would be 1% smaller or so.
+    enough: float = 0.01
     # So many components in a row, each of which gains less than this share of the squared error,
     # are the last ones.
     useless: int = 3
@@ -75,18 +87,21 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
     """Many outputs at once: curves, fields and spectra by their principal components.
 
     Each run of a simulator gives a curve of T numbers, or a field. They are sums of a few
-    components (Higdon et al. 2008); what runs have of each is learned by a `ManyGPRegressor` of
-    its own. Runs that were left out tell how many components there are, how large the errors of
-    each output are, and how wide a band is that holds whole curves.
+    components (Higdon et al. 2008), turned so that each is large in few places; what runs have
+    of each is learned by a `ManyGPRegressor` of its own. Runs that were left out tell how many
+    components there are, how large the errors of each output are, and how wide a band is that
+    holds whole curves.
 
     Parameters
     ----------
     regressor : ManyGPRegressor, default=None
         Model of each component, with all of its parameters; by default `ManyGPRegressor()`. Its
         parameters are `regressor__...` in grid searches.
-    n_components : "auto", int or float, default="auto"
+    n_components : "auto", int, float or None, default="auto"
         How many components, or the share of the variance that they explain. "auto" adds one
-        after another until further ones could not lower the error of left-out runs.
+        after another until further ones could not lower the error of left-out runs. None for a
+        few outputs that have little in common: each has a model of its own, with its own kernel,
+        noise, correction, tails, trend and transform, of the output as it is.
     scaling : {"each", "all", "none"}, default="each"
         Outputs are centred, and divided by their own std, or all by the same number: outputs
         of one unit, of which small ones matter less. "none" leaves them as they are.
@@ -154,23 +169,28 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
             be a `numpy.memmap`: 4 GB are enough for 5,000 curves of 100,000 numbers.
         """
         self._check_parameters()
-        Y = check_curves(Y)
+        Y = _as_many(X, check_curves(Y))
         grid, n = Grid.of(Y), len(Y)
-        if len(X) != n:
-            raise ValueError(f"X has {len(X)} runs, and Y {n}")
         if n < COMPONENTS.fewest_runs:
             least = COMPONENTS.fewest_runs
             raise ValueError(f"Y has {n} runs; {least} are the fewest to learn from")
         random = check_random_state(self.random_state)
         seeds = random.randint(2**31, size=BASIS.most + 2)
         rng = np.random.default_rng(seeds[-1])
-        reduced = reduce_curves(Y, grid, scaling=self.scaling, rng=rng)
-        if not reduced.squares.any():
+        each = self.n_components is None
+        if each:
+            reduced, parts = each_output(Y, grid)
+        else:
+            reduced = reduce_curves(Y, grid, scaling=self.scaling, rng=rng)
+            parts = components_of(reduced, rng)
+        if not parts.explained.any():
             raise ValueError("all outputs are constant: there is nothing to emulate")
-        parts = components_of(reduced, rng)
-        tried, errors, k = self._fit_components(X, parts, seeds)
-        fitted = tried[:k]
-        if errors[k] >= errors[0]:
+        searched, k = self._search(X, parts, seeds)
+        if not each:
+            parts = turned(reduced, parts, k)
+        fitted = list(self._fits(X, parts.scores, seeds, self._base()))
+        left = float(sum((one.errors**2).mean() for one in fitted)) + parts.unexplained[k]
+        if left >= parts.unexplained[0]:
             warn(
                 f"nothing was learned that helps to predict new curves: {n:,} runs, each left "
                 "out, are predicted no better than by the mean curve",
@@ -178,20 +198,26 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
             )
         columns = (np.stack([one[i] for one in fitted], axis=1) for i in (2, 3, 4))
         judge = Judge(Y, grid, reduced, parts, LeftOut(fitted[0].rows, *columns))
-        local, spread = self._spread(X, judge, int(seeds[-2]))
+        if each:
+            local, spread = None, curves.spread_of_each(judge.left)
+        else:
+            local, spread = self._spread(X, judge, int(seeds[-2]))
         report = tuple(
-            (
-                float(parts.explained[i]),
-                1 - float((one.errors**2).mean()) / max(float(parts.explained[i]), 1e-300),
-                float(errors[i + 1] / errors[0]),
-                i < k,
-            )
-            for i, one in enumerate(tried)
+            (float(size / parts.unexplained[0]), 1 - float((one.errors**2).mean() / size))
+            for one, size in zip(fitted, np.maximum(parts.explained, 1e-300), strict=True)
         )
         models = tuple(one.model for one in fitted)
         self._become(
             FittedEmulator(
-                grid, reduced.mean, reduced.scale, judge.basis, models, local, spread, report
+                grid,
+                reduced.mean,
+                reduced.scale,
+                judge.basis,
+                models,
+                local,
+                spread,
+                Report(report, searched, float(left / parts.unexplained[0])),
+                each,
             )
         )
         return self
@@ -246,10 +272,8 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
         """
         check_coverage(coverage)
         model = self.model_
-        width = curves.reach(model, coverage, simultaneous=simultaneous)
-        state = curves.states(model, X)
-        mean, std = curves.mean_of(model, state.mean), width * curves.std_of(model, state)
-        return model.grid.shaped(mean - std), model.grid.shaped(mean + std)
+        lower, upper = curves.interval(model, X, coverage, simultaneous=simultaneous)
+        return model.grid.shaped(lower), model.grid.shaped(upper)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Draw curves, joint over runs and outputs: (N, ..., n_samples)."""
@@ -287,6 +311,53 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
         mean = np.asarray(self.predict(X)).reshape(truth.shape)
         return float(r2_score(truth, mean, sample_weight=sample_weight))
 
+    def partial_fit(self, X: Any, Y: Any) -> Self:
+        """Add runs without a new fit: before the first `fit` this is `fit`.
+
+        What the new curves have of each component goes to the `partial_fit` of its model; the
+        basis stays. Each curve is predicted before it is added, and what is seen of errors
+        becomes part of the std of each output, of intervals and of bands.
+        """
+        if not hasattr(self, "_model"):
+            return self.fit(X, Y)
+        model = self._model
+        Y = _as_many(X, check_curves(Y, model.grid))
+        values = flat_rows(Y, slice(None), model.grid)
+        spread = curves.spread_with(model, curves.states(model, X), values)
+        scores = scaled_curves(values, model.mean, model.scale) @ model.basis
+        models = deepcopy(model.models)
+        for one, column in zip(models, scores.T, strict=True):
+            one.partial_fit(X, column)
+        return self._become(replace(model, models=models, spread=spread))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the emulator to a file without pickle, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+        """
+        parameters = {"n_components": self.n_components, "scaling": self.scaling}
+        write_emulator(path, self.model_, {**parameters, "n_jobs": self.n_jobs})
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """The emulator that `save` has written; its `regressor` is the model of a component.
+
+        Parameters
+        ----------
+        path : path
+
+        Raises
+        ------
+        ModelFileError
+            If the file is damaged, altered, written by a newer version, or no emulator at all.
+        """
+        model, parameters = read_emulator(path)
+        emulator = cls(clone(model.models[0]), **parameters)
+        read_checked(path, "has wrong parameters", emulator._check_parameters)
+        return emulator._become(model)
+
     @property
     def model_(self) -> FittedEmulator:
         check_is_fitted(self, "_model")
@@ -311,7 +382,7 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
 
     @property
     def explained_(self) -> Array:
-        return np.array([explained for _, explained, _, used in self.model_.report if used])
+        return np.array([explained for _, explained in self.model_.report.components])
 
     @property
     def n_features_in_(self) -> int:
@@ -324,17 +395,18 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         if not (self.regressor is None or isinstance(self.regressor, ManyGPRegressor)):
             raise ValueError(f"regressor must be a ManyGPRegressor, not {self.regressor!r}")
-        if self.regressor is not None and self.regressor.bounds is not None:
+        has_bounds = self.regressor is not None and self.regressor.bounds is not None
+        if has_bounds and self.n_components is not None:
             raise ValueError("bounds are those of one target: components of curves have none")
         if self.scaling not in SCALINGS:
             raise ValueError(f"scaling must be one of {', '.join(SCALINGS)}, not {self.scaling!r}")
         k: Any = self.n_components
         whole = isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1
         share = isinstance(k, float | np.floating) and 0 < k < 1
-        if not (whole or share or (isinstance(k, str) and k == "auto")):
+        if not (k is None or whole or share or (isinstance(k, str) and k == "auto")):
             raise ValueError(
-                f"n_components must be 'auto', a number from 1 on, or a share between 0 and 1, "
-                f"not {k!r}"
+                f"n_components must be 'auto', a number from 1 on, a share between 0 and 1, or "
+                f"None, not {k!r}"
             )
 
     def _most(self, parts: Components) -> int:
@@ -342,6 +414,13 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
         n, m = parts.scores.shape
         most = m if m < n * (1 - 1 / BASIS.folds) else n - -(-n // BASIS.folds) - 1
         k: Any = self.n_components
+        if k is None:
+            if m > COMPONENTS.most:
+                raise ValueError(
+                    f"n_components=None fits a model for each output, and there are {m}: set it "
+                    "to 'auto'"
+                )
+            return m
         if isinstance(k, str):
             return min(most, COMPONENTS.most)
         if isinstance(k, int | np.integer):
@@ -354,40 +433,43 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
         total = np.cumsum(parts.explained) / parts.unexplained[0]
         return min(most, 1 + int(np.searchsorted(total, k)))
 
-    def _fit_components(
-        self, X: Any, parts: Components, seeds: Any
-    ) -> tuple[list[Fitted], Array, int]:
-        """Models of components, the squared error of curves with each number, and the best one."""
-        most, chooses = self._most(parts), isinstance(self.n_components, str)
-        tried, inside = list[Fitted](), [0.0]
-        for one in self._fits(X, parts, seeds, most):
-            tried.append(one)
-            inside.append(inside[-1] + float((one.errors**2).mean()))
-            errors = np.array(inside) + parts.unexplained[: len(inside)]
-            if self.verbose:
-                share = f"{errors[-1] / errors[0]:.3g} of the variance is left"
-                say(f"{counted(len(tried), 'component')}: {share}")
-            gains = -np.diff(errors) / errors.min()
-            enough = parts.unexplained[len(tried)] <= COMPONENTS.enough * errors[-1]
-            useless = len(gains) >= COMPONENTS.useless and np.all(
-                gains[-COMPONENTS.useless :] < COMPONENTS.least_gain
-            )
-            if chooses and (enough or useless):
-                break
-        best = len(tried)
-        if chooses:
-            best = max(1, int(np.argmax(errors <= COMPONENTS.near * errors.min())))
-        return tried, errors, best
+    def _search(self, X: Any, parts: Components, seeds: Any) -> tuple[tuple[float, ...], int]:
+        """Shares of the variance that 0, 1, ... components leave, and the number that is taken.
 
-    def _fits(self, X: Any, parts: Components, seeds: Any, most: int) -> Iterator[Fitted]:
-        """The components one after another; a batch is fitted side by side."""
-        base = ManyGPRegressor() if self.regressor is None else self.regressor
-        workers = n_workers(self.n_jobs)
-        for first in range(0, most, COMPONENTS.batch):
-            places = range(first, min(first + COMPONENTS.batch, most))
+        Lean models predict principal components one after another.
+        """
+        most, inside, shares = self._most(parts), 0.0, [1.0]
+        if not isinstance(self.n_components, str):
+            return (), most
+        rows = answers.sample_rows(len(parts.scores), COMPONENTS.runs)
+        X, base = _safe_indexing(X, rows), _lean(self._base())
+        gains: list[float] = []
+        for one in self._fits(X, parts.scores[rows, :most], seeds, base):
+            inside += float((one.errors**2).mean())
+            outside = float(parts.unexplained[len(shares)])
+            shares.append((inside + outside) / parts.unexplained[0])
+            if self.verbose:
+                share = f"{shares[-1]:.3g} of the variance is left"
+                say(f"{counted(len(shares) - 1, 'component')}: {share}")
+            gains.append((shares[-2] - shares[-1]) / min(shares))
+            last = gains[-COMPONENTS.useless :]
+            if outside <= COMPONENTS.enough * (inside + outside):
+                break
+            if len(last) == COMPONENTS.useless and max(last) < COMPONENTS.least_gain:
+                break
+        near = np.array(shares) <= COMPONENTS.near * min(shares)
+        return tuple(shares), max(1, int(np.argmax(near)))
+
+    def _base(self) -> ManyGPRegressor:
+        return ManyGPRegressor() if self.regressor is None else self.regressor
+
+    def _fits(self, X: Any, scores: Array, seeds: Any, base: ManyGPRegressor) -> Iterator[Fitted]:
+        """Models of columns of scores, one after another; a batch is fitted side by side."""
+        workers, work = n_workers(self.n_jobs), partial(_fit_one, X)
+        for first in range(0, scores.shape[1], COMPONENTS.batch):
+            places = range(first, min(first + COMPONENTS.batch, scores.shape[1]))
             models = [clone(base).set_params(random_state=int(seeds[i])) for i in places]
-            tasks = [(one, parts.scores[:, i]) for one, i in zip(models, places, strict=True)]
-            work = partial(_fit_one, X)
+            tasks = [(one, scores[:, i]) for one, i in zip(models, places, strict=True)]
             yield from process_map(work, tasks, workers) if workers > 1 else map(work, tasks)
 
     def _spread(self, X: Any, judge: Judge, seed: int) -> tuple[Any, Any]:
@@ -398,8 +480,7 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
         inside = (judge.left.errors**2).mean(axis=0).sum()
         if outside.sum() >= CURVES.local_share * (outside.sum() + inside):
             logs = np.log(np.maximum(judge.sizes(outside), 1e-12))
-            base = ManyGPRegressor() if self.regressor is None else self.regressor
-            one = _fit_one(X, (clone(base).set_params(random_state=seed), logs))
+            one = _fit_one(X, (clone(self._base()).set_params(random_state=seed), logs))
             sizes, local = np.exp(logs[one.rows]), curves.log_normal(one.means, one.std)
             level = float((sizes / local).mean())
             local = level * local
@@ -407,6 +488,28 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
             if gain.mean() > CURVES.local_gain * gain.std() / np.sqrt(len(gain)):
                 return one.model, judge.spread(local, level)
         return None, judge.spread(even)
+
+
+def _as_many(X: Any, Y: Any) -> Any:
+    """Curves Y, as many as runs X."""
+    if len(X) != len(Y):
+        raise ValueError(f"X has {len(X)} runs, and Y {len(Y)}")
+    return Y
+
+
+def _lean(base: ManyGPRegressor) -> ManyGPRegressor:
+    """The same, but it chooses as little as can be."""
+    quick = {
+        "trend": "constant",
+        "hyperparameters": "shared",
+        "overlap": COMPONENTS.overlap,
+        "routing": COMPONENTS.routing,
+        "noise": "constant",
+        "target_transform": None,
+    }
+    given = base.get_params(deep=False)
+    is_auto = {name: isinstance(given[name], str) and given[name] == "auto" for name in quick}
+    return clone(base).set_params(**{name: quick[name] for name in quick if is_auto[name]})
 
 
 def _fit_one(X: Any, task: tuple[ManyGPRegressor, Array]) -> Fitted:

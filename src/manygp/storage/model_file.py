@@ -83,6 +83,11 @@ T = TypeVar("T")
 
 def write_model(path: str | PathLike[str], model: FittedModel) -> None:
     """Write a model file, whole or not at all."""
+    container.write(path, *describe(model))
+
+
+def describe(model: FittedModel) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """The manifest and the arrays of a model."""
     arrays, parameters = _arrays(model), _plain_parameters(model)
     if np.ndim(parameters["alpha"]):
         arrays["parameter_alpha"] = np.asarray(parameters["alpha"], dtype=float)
@@ -121,7 +126,7 @@ def write_model(path: str | PathLike[str], model: FittedModel) -> None:
             require_finite(model.committee, data, model.x_scaling, model.y_scaling)
     except ValueError as error:
         raise ValueError(f"the model cannot be saved: {error}") from error
-    container.write(path, manifest, arrays)
+    return manifest, arrays
 
 
 def _arrays(model: FittedModel) -> dict[str, AnyArray]:
@@ -180,7 +185,7 @@ def check_savable(settings: Settings) -> None:
 def check_model(path: str | PathLike[str]) -> dict[str, Any]:
     """The manifest of a file in which everything is as it must be; nothing is computed."""
     manifest, arrays = container.read(path)
-    _read(path, "is not a valid model", lambda: _decoded(manifest, arrays))
+    read_checked(path, "is not a valid model", lambda: _decoded(manifest, arrays))
     return manifest
 
 
@@ -192,18 +197,26 @@ def read_model(path: str | PathLike[str]) -> FittedModel:
     ModelFileError
         If it is damaged, altered, written by a newer version, or no model file at all.
     """
-    manifest, arrays = container.read(path)
-    described, parts = _read(path, "is not a valid model", lambda: _decoded(manifest, arrays))
+    return model_of(path, *container.read(path))
+
+
+def model_of(
+    path: str | PathLike[str], manifest: dict[str, Any], arrays: dict[str, AnyArray]
+) -> FittedModel:
+    """The model of a manifest and arrays; a ModelFileError names the path."""
+    described, parts = read_checked(
+        path, "is not a valid model", lambda: _decoded(manifest, arrays)
+    )
 
     def build() -> FittedModel:
         with np.errstate(all="ignore"):
             model = FittedModel(committee=assembled(described, parts), **described)
             return answers.queried_by(model, model.settings)
 
-    return _read(path, "cannot be used", build)
+    return read_checked(path, "cannot be used", build)
 
 
-def _read(path: str | PathLike[str], what: str, step: Callable[[], T]) -> T:
+def read_checked(path: str | PathLike[str], what: str, step: Callable[[], T]) -> T:
     """The result of a step, whose mistakes are those of the file."""
     try:
         return step()
@@ -217,6 +230,7 @@ def _decoded(
     manifest: dict[str, Any], arrays: dict[str, AnyArray]
 ) -> tuple[dict[str, Any], Parts]:
     """The fields of a model but its committee, and the parts of which that is built."""
+    require("emulator" not in manifest, "it is an emulator, which ManyGPEmulator.load reads")
     require(isinstance(manifest["kernel"], str), "its kernel must be a text")
     parsed = parse_kernel(manifest["kernel"])
     kernel = split_noise(parsed)
