@@ -416,25 +416,38 @@ def known_rows(
     weights: Any,
     alpha: Any,
     groups: IndexArray | None = None,
-    places: IndexArray | None = None,
 ) -> KnownRows:
-    """The rows of the data X, y that have a weight, as finite floats; sets the columns.
-
-    Of these rows those at some `places`, if they are given.
-    """
+    """The rows of the data X, y that have a weight, as finite floats; sets the columns."""
     weights = check_weights(weights, data[0])
     kept = None if weights is None or weights.all() else weights > 0
-    if places is not None:
-        given = np.ones(len(data[0]), dtype=bool) if kept is None else kept
-        kept = np.zeros_like(given)
-        kept[np.flatnonzero(given)[places]] = True
     X, Y = training_rows(estimator, *data, encoder, kept, groups)
-    noise = check_alpha(alpha, len(Y) if kept is None else len(kept))
-    if kept is not None:
-        noise, weights = noise[kept], None if weights is None else weights[kept]
+    if kept is None:
+        noise = check_alpha(alpha, len(Y))
+    else:
+        noise, weights = check_alpha(alpha, len(kept))[kept], weights[kept]
     if encoder is not None and encoder.training_noise_.any():
         noise = noise + encoder.training_noise_
     return KnownRows(X, Y, noise, weights)
+
+
+def known_rows_at(
+    estimator: Any,
+    data: tuple[Any, Any],
+    encoder: Any,
+    known: tuple[Any, Any],
+    places: IndexArray,
+) -> KnownRows:
+    """Of the rows that have a weight those at some places: the others are rows without one.
+
+    `known` are weights and noise variances.
+    """
+    weights, alpha = known
+    weights = check_weights(weights, data[0])
+    given = np.ones(len(data[0])) if weights is None else weights
+    kept, own = np.flatnonzero(given)[places], np.zeros(len(given))
+    own[kept] = given[kept]
+    rows = known_rows(estimator, data, encoder, own, alpha)
+    return rows if weights is not None else rows._replace(weights=None)
 
 
 def training_rows(

@@ -31,7 +31,7 @@ from manygp.sklearn_compat import MeanAndStd, SklearnAttributes, warn_at_bounds
 from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
-from manygp.training.pipeline import choose_transform, prepare, train, without_copies
+from manygp.training.pipeline import choose_transform, learned_rows, prepare, train
 from manygp.training.splits import Table, splits_of, train_by_splits
 from manygp.updating import Updating
 
@@ -359,14 +359,8 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         encoder = self._new_encoder(X)
         splits = splits_of(groups, time, y, weights)
-        together = None if splits is None else splits.groups
-        rows = inputs.known_rows(self, (X, y), encoder, weights, settings.alpha, together)
-        kept = None if splits is not None else without_copies(settings, rows, encoder)
-        if kept is not None:
-            rows = rows.some(kept)
-            if encoder is not None:  # it shall not have learned from copies
-                known = weights, settings.alpha, None, kept
-                rows = inputs.known_rows(self, (X, y), encoder, *known)
+        known = encoder, weights, splits
+        rows, kept = learned_rows(self, (X, y), settings, *known)
         columns = inputs.columns_of(self) if encoder is None else encoder.names
         transform, compared = choose_transform(settings, rows, columns)
         prepared = prepare(settings, rows, columns, transform=transform)

@@ -182,6 +182,26 @@ def without_copies(settings: Settings, rows: KnownRows, encoder: Any) -> IndexAr
     return kept
 
 
+def learned_rows(
+    estimator: Any, data: Any, settings: Settings, encoder: Any, weights: Any, splits: Any
+) -> tuple[KnownRows, IndexArray | None]:
+    """Rows of the data X, y to learn from, and their places if others are copies of them.
+
+    Where rows are left out by `splits`, copies are, too.
+    """
+    if splits is not None:
+        known = weights, settings.alpha, splits.groups
+        return inputs.known_rows(estimator, data, encoder, *known), None
+    rows = inputs.known_rows(estimator, data, encoder, weights, settings.alpha)
+    kept = without_copies(settings, rows, encoder)
+    if kept is not None and encoder is None:
+        rows = rows.some(kept)
+    elif kept is not None:  # the encoder shall not have learned from copies
+        own = weights, settings.alpha
+        rows = inputs.known_rows_at(estimator, data, encoder, own, kept)
+    return rows, kept
+
+
 def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:
     """The kernel whose noise is at least what repeated rows speak of."""
     return with_noise_of(kernel, repeats.noise_floor) if repeats.tell_noise else kernel
