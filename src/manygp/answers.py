@@ -130,19 +130,48 @@ def noise_std(model: FittedModel, X: Array) -> Array:
     return _std_in_units(model, np.sqrt(_local(model, query, mean, variance, noise)[1]))
 
 
-def gradients(model: FittedModel, x: Array) -> tuple[Array, Array]:
-    """Derivatives of mean and std of y by one row x (d,): (d,) each."""
-    Z = _scaled(model, x[None])
-    mean, variance = committee_gradients(model.committee, model.rules, Z[0])
-    std: Any = np.sqrt(variance)
-    if model.noise is not None and model.rules == model.chosen:
-        log = model.noise.log_factor(0, with_slopes(Z), variance[None], mean[None])
-        std = std * np.exp(0.5 * log)[0]
-    unit = model.y_scaling.scale[0] / model.x_scaling.scale
-    slopes = unit * mean.slope, unit * std.slope
+class Slopes(NamedTuple):
+    """Mean and std (N,) of rows, and their derivatives by the columns (N, d)."""
+
+    mean: Array
+    std: Array
+    mean_slope: Array
+    std_slope: Array
+
+
+def predict_slopes(model: FittedModel, X: Array, *, latent: bool = False) -> Slopes:
+    """Mean and std of y, or of the latent function, with their derivatives.
+
+    Raises
+    ------
+    ValueError
+        If the trend, a kernel or a rule has no derivative, or there are several targets.
+    """
+    total, function = slopes_of_z(model, X)
     if model.target_transform is None:
-        return slopes
-    return model.target_transform.slopes(*predict_transformed(model, x[None]), *slopes)
+        return function if latent else total
+    return Slopes(*model.target_transform.with_slopes(total, function if latent else None))
+
+
+def slopes_of_z(model: FittedModel, X: Array) -> tuple[Slopes, Slopes]:
+    """Those of T(y), with the noise and without."""
+    Z = _scaled(model, X)
+    mean, function, noise = committee_gradients(
+        model.committee, model.rules, Z, model.settings.n_jobs
+    )
+    total: Any = function + noise
+    if model.noise is not None and model.rules == model.chosen:
+        total = total * np.exp(model.noise.log_factor(0, with_slopes(Z), total, mean))
+        function, _ = split_variance(function, total)  # type: ignore[arg-type, assignment]
+    unit, centre = model.y_scaling.scale[0] / model.x_scaling.scale, mean.value[None]
+    centre = _in_units(model, centre)
+
+    def answered(variance: Any) -> Slopes:
+        std: Any = np.sqrt(variance)
+        spread = _std_in_units(model, std.value)
+        return Slopes(centre, spread, unit * mean.slope, unit * std.slope)
+
+    return answered(total), answered(function)
 
 
 def predict_joint(
