@@ -419,6 +419,7 @@ class Slice(NamedTuple):
     mean: Array
     std: Array
     best: Any
+    is_log: bool = False
 
 
 @dataclass(eq=False)
@@ -432,7 +433,7 @@ class OptimisationDisplay:
     values : ndarray of shape (n,)
         In the order of evaluation; NaN where one has failed or breaks a constraint.
     relevance : dict
-        Share of each column in what the model explains.
+        Share of each column in the variance of the means along all slices.
     slices : list of Slice
         Through the best row, along the most relevant columns.
     """
@@ -450,21 +451,21 @@ class OptimisationDisplay:
         The model is that of the rows since the last restart.
         """
         space, (model, _) = optimiser.space, optimiser.fitted_model()
-        ends = np.cumsum([0, *space.widths()])
-        shares = np.add.reduceat(model.feature_importances_, ends[:-1])
-        best = space.units([optimiser.best.x])[0]
-        slices = []
-        for j in np.argsort(-shares, kind="stable")[:most].tolist():
+        best, slices = space.units([optimiser.best.x])[0], []
+        for j, one in enumerate(space.dimensions):
             units = np.tile(best, (GRID, 1))
             units[:, j] = np.linspace(0, 1, GRID)
             units = np.unique(space.snapped(units), axis=0)
             mean, std = model.predict(space.features(units), return_std=True, latent=True)
-            one = space.dimensions[j]
             x = [one.value(unit) for unit in units[:, j]]
-            slices.append(Slice(one.name, x, mean, std, one.value(best[j])))
+            log = one.kind == "log"
+            slices.append(Slice(one.name, x, mean, std, one.value(best[j]), log))
+        variances = np.array([one.mean.var() for one in slices])
+        shares = variances / max(variances.sum(), 1e-300)
+        chosen = np.argsort(-shares, kind="stable")[:most].tolist()
         kept = np.where((optimiser.constraints_ <= 0).all(axis=1), optimiser.y_, np.nan)
         relevance = dict(zip(space.names, shares.tolist(), strict=True))
-        return cls(kept, relevance, slices).plot(axes)
+        return cls(kept, relevance, [slices[j] for j in chosen]).plot(axes)
 
     def plot(self, axes: Any = None) -> Self:
         """Draw on an array of axes, two and one for each slice, or on a new figure."""
@@ -479,7 +480,7 @@ class OptimisationDisplay:
         panels[0].set(xlabel="evaluations", ylabel="value, and the best so far")
         shown = sorted(self.relevance.items(), key=lambda item: item[1])[-12:]
         panels[1].barh([name for name, _ in shown], [share for _, share in shown], color=BLUE)
-        panels[1].set(xlabel="share in what the model explains")
+        panels[1].set(xlabel="share of the variance of slices")
         for ax, one in zip(panels[2:], self.slices, strict=False):
             x = one.x if not isinstance(one.x[0], str | bool) else [str(value) for value in one.x]
             place: Any = one.best if x is one.x else str(one.best)
@@ -491,6 +492,8 @@ class OptimisationDisplay:
                 ax.plot(x, one.mean, color=BLUE)
             ax.axvline(place, color=COLOURS[0], lw=1, ls="--")
             ax.set(xlabel=one.name, ylabel="value through the best row")
+            if one.is_log:
+                ax.set_xscale("log")
         self.axes_, self.figure_ = axes, panels[0].figure
         return self
 
