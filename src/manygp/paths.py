@@ -11,15 +11,58 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from manygp import answers, inputs
-from manygp.answers import Rows, Slopes
+from manygp.answers import Rows
 from manygp.arrays import Array, IndexArray
+from manygp.committee.gradients import gradients
 from manygp.committee.paths import CommitteePaths
+from manygp.dual import with_slopes
 from manygp.model import FittedModel
+from manygp.noise import split_variance
 
 NO_SLOPES_OF_TABLES = (
     "the columns are those of a table, which are encoded: there are no derivatives by them; fit "
     "plain numbers"
 )
+
+
+class Slopes(NamedTuple):
+    """Mean and std (N,) of rows, and their derivatives by the columns (N, d)."""
+
+    mean: Array
+    std: Array
+    mean_slope: Array
+    std_slope: Array
+
+
+def predict_slopes(model: FittedModel, X: Array, *, latent: bool = False) -> Slopes:
+    """Mean and std of y, or of the latent function, with their derivatives.
+
+    A ValueError says what has no derivative.
+    """
+    total, function = slopes_of_z(model, X)
+    if model.target_transform is None:
+        return function if latent else total
+    return Slopes(*model.target_transform.with_slopes(total, function if latent else None))
+
+
+def slopes_of_z(model: FittedModel, X: Array) -> tuple[Slopes, Slopes]:
+    """Those of T(y), with the noise and without."""
+    Z = inputs.scaled_rows(X, model.x_scaling, model.columns)
+    known = model.committee, model.rules, Z, model.settings.n_jobs
+    mean, function, noise = gradients(*known)
+    total: Any = function + noise
+    if model.noise is not None and model.rules == model.chosen:
+        total = total * np.exp(model.noise.log_factor(0, with_slopes(Z), total, mean))
+        function, _ = split_variance(function, total)  # type: ignore[arg-type, assignment]
+    unit, centre = model.y_scaling.scale[0] / model.x_scaling.scale, mean.value[None]
+    centre = answers.in_units(model, centre)
+
+    def answered(variance: Any) -> Slopes:
+        std: Any = np.sqrt(variance)
+        spread = answers.std_in_units(model, std.value)
+        return Slopes(centre, spread, unit * mean.slope, unit * std.slope)
+
+    return answered(total), answered(function)
 
 
 class PathSlopes(NamedTuple):
@@ -86,7 +129,7 @@ class SamplePaths:
         model, rows = self._model, self._rows(X)
         if rows.encoded is not None:
             raise ValueError(NO_SLOPES_OF_TABLES)
-        total, function = answers.slopes_of_z(model, rows.X)
+        total, function = slopes_of_z(model, rows.X)
         Z = inputs.scaled_rows(rows.X, model.x_scaling, model.columns)
         drawn = self._drawn.slopes(Z, self._chosen)
         mean, std = function.mean[:, None], function.std[:, None]
@@ -135,7 +178,7 @@ class SlopesAndPaths(BaseEstimator):
         model, rows = self.model_, self._rows(X)
         if rows.encoded is not None:
             raise ValueError(NO_SLOPES_OF_TABLES)
-        return answers.predict_slopes(model, rows.X, latent=latent)
+        return predict_slopes(model, rows.X, latent=latent)
 
     def sample_paths(self, n_paths: int = 1, random_state: Any = 0) -> SamplePaths:
         """Draw functions: a path answers at any rows, at any time, as one and the same function.

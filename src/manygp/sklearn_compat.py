@@ -22,6 +22,7 @@ from manygp.fit_report import CalibrationReport, Plan
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
 from manygp.model import FittedModel
+from manygp.paths import predict_slopes
 from manygp.runtime.progress import warn
 from manygp.settings import Settings
 
@@ -147,7 +148,7 @@ class SklearnAttributes(BaseEstimator):
                 f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows. "
                 "predict_slopes takes many rows"
             )
-        mean, std, *slopes = answers.predict_slopes(self.model_, rows.X)
+        mean, std, *slopes = predict_slopes(self.model_, rows.X)
         return mean, std, *(one[0] for one in slopes[: 1 + of_std])
 
     def _only_expert(self, name: str) -> Expert:
