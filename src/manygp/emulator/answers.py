@@ -371,13 +371,11 @@ class Judge(NamedTuple):
             np.add.at(total, folds, z**2)
         units = np.sqrt(_of_others(total, counts, CURVES.pseudo_rows))
         bands, points = np.empty(m), []
-        picked = np.random.default_rng(0).random((m, len(total[0]))) < CURVES.kept / (
-            m * len(total[0])
-        )
+        rng, share = np.random.default_rng(0), CURVES.kept / (m * len(total[0]))
         for rows, folds, z in self._standardised(root, factors, others):
             z = np.abs(z) / units[folds]
             bands[rows] = z.max(axis=1)
-            points.append(z[picked[rows]])
+            points.append(z[rng.random(z.shape) < share])
         factor = np.ones(len(live))
         factor[live] = np.sqrt((total.sum(axis=0) + CURVES.pseudo_rows) / (m + CURVES.pseudo_rows))
         sorted_points = np.sort(np.concatenate(points))

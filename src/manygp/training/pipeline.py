@@ -32,15 +32,15 @@ from manygp.training.choose import (
     Selection,
     choose_committee,
     choose_trend,
-    start_kernel,
     trend_factories,
-    with_noise_of,
 )
 from manygp.training.experts import (
     FITTING,
     Builder,
     ExecutionContext,
     memory_of,
+    start_kernel,
+    with_noise_of,
     within_memory,
 )
 from manygp.training.single import SINGLE, fit_single, try_structured_kernel
