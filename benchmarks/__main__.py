@@ -1,4 +1,4 @@
-"""`python -m benchmarks paper`, `quality`, `trust`, `folds`, `small` and `speed`."""
+"""`python -m benchmarks paper`, `quality`, `trust`, `folds`, `small`, `speed` and `emulator`."""
 
 from __future__ import annotations
 
@@ -105,6 +105,26 @@ def _study_options(
         return command
 
     return decorate
+
+
+@main.command()
+@click.option(
+    "--runs", type=click.IntRange(20), default=200, show_default=True, help="Training runs."
+)
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--simulators", default="advection,field,spectrum", show_default=True)
+@click.option("--models", default=None, help="Comma-separated models [default: all].")
+def emulator(runs: int, seeds: int, simulators: str, models: str | None) -> None:
+    """Many outputs at once beside one model for each.
+
+    Results go to benchmarks/emulator/results.csv; what is there is not computed again.
+    """
+    from benchmarks.studies import emulator as study
+
+    names = _among(study.SIMULATORS)(None, None, simulators) or ()
+    chosen = _among(study.MODELS)(None, None, models) or study.MODELS
+    study.run([study.Case(name, runs, seed) for name in names for seed in range(seeds)], chosen)
+    click.echo(study.table(study.read()))
 
 
 @main.command()

@@ -23,6 +23,7 @@ from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
 from manygp.model import FittedModel
 from manygp.paper import LABELS
+from manygp.paths import SlopesAndPaths
 from manygp.relevance import Relevance
 from manygp.rules import ExpertPredictions
 from manygp.runtime.progress import Progress, shown, warn
@@ -36,7 +37,7 @@ from manygp.training.splits import Table, splits_of, train_by_splits
 from manygp.updating import Updating
 
 
-class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
+class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttributes):
     """Gaussian process regression by a committee of local experts that calibrates itself.
 
     One kernel is fitted for all rows. In its metric the rows are partitioned among many small
