@@ -500,8 +500,7 @@ class KernelChoice(NamedTuple):
 
         The first is of random rows, the second of rows near each other. Parts are made in the
         metric of the shared kernel, if there is one. Where the likelihood chooses no noise at all,
-        which near rows with different targets can bring about, a kernel with some noise is tried
-        as well.
+        as near rows with different targets or a few huge ones make it, some noise is tried too.
         """
         (n, d), rows, rng = self.data.X.shape, self.plan.shared_rows, self.rng
         shared, kernel = self.is_shared, start
@@ -512,15 +511,16 @@ class KernelChoice(NamedTuple):
         if layout.is_single and not shared and n > QUERYING.many_rows:  # as a warm start
             kernel = self._fitted(start, random_blocks(n, rows, rng), limit=False)
         builder = self._builder(kernel, layout)
-        compares = self.plan.kernels == 2 and not layout.is_single and n >= 2 * rows
+        compares = self.plan.kernels == 2 and not layout.is_single
         if not compares or perf_counter() >= deadline:
             return builder, []
-        self.run.progress.begin("near kernel")
-        near = self._fitted(kernel, near_blocks(self.data.X, kernel, rows, rng))
-        choice = self._compared(
-            "kernel", {"far": builder, "near": self._builder(near, layout)}, rng
-        )
-        best, compared = choice.best, choice.alternatives
+        best, compared = builder, list[Alternative]()
+        if n >= 2 * rows:
+            self.run.progress.begin("near kernel")
+            near = self._fitted(kernel, near_blocks(self.data.X, kernel, rows, rng))
+            builders = {"far": builder, "near": self._builder(near, layout)}
+            choice = self._compared("kernel", builders, rng)
+            best, compared = choice.best, choice.alternatives
         in_time = perf_counter() < deadline
         if in_time and self.space.standard and has_no_noise(best.kernel):
             choice = self._with_some_noise(start, best)
@@ -532,7 +532,9 @@ class KernelChoice(NamedTuple):
     def _with_some_noise(self, start: NoisyKernel, best: Builder) -> Choice[Builder]:
         """The best builder, which has no noise, beside one that has some."""
         (rng,) = self.rng.spawn(1)  # what is not taken changes nothing
-        blocks = near_blocks(self.data.X, best.kernel, self.plan.shared_rows, rng)
+        n, rows = len(self.data.X), self.plan.shared_rows
+        near = near_blocks(self.data.X, best.kernel, rows, rng) if n >= 2 * rows else None
+        blocks = near or random_blocks(n, rows, rng)
         floor = FITTING.noise_floor * self.trend.mean_square * self.data.mean_weight
         noisy = self._builder(self._fitted(with_noise_of(start, floor), blocks), best.layout)
         return self._compared("noise", {"free": best, "floor": noisy}, rng)
