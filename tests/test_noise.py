@@ -155,13 +155,12 @@ def test_covariance_draws_and_slopes_agree_with_the_std(local):
     assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-9)
     draws = local.sample_y(X_NEW[:40], 4000, random_state=0)
     assert_allclose(draws.std(axis=1), std, rtol=0.08)
-    for x in X_NEW[:3]:
-        *_, slope = local.predict(
-            x[None], return_std=True, return_mean_grad=True, return_std_grad=True
-        )
-        steps = 1e-4 * np.eye(3)
-        ends = [local.predict(x + side * steps, return_std=True)[1] for side in (1, -1)]
-        assert_allclose(slope, (ends[0] - ends[1]) / 2e-4, rtol=1e-2, atol=2e-3)
+    for latent in (False, True):
+        slopes = local.predict_slopes(X_NEW[:3], latent=latent).std_slope
+        for x, slope in zip(X_NEW, slopes, strict=False):
+            steps = 1e-4 * np.eye(3)
+            ends = [local.predict(x + s * steps, True, latent=latent)[1] for s in (1, -1)]
+            assert_allclose(slope, (ends[0] - ends[1]) / 2e-4, rtol=1e-2, atol=2e-3)
 
 
 def test_a_file_keeps_it_bit_for_bit(local, tmp_path):
