@@ -158,6 +158,7 @@ def test_edges_that_many_targets_share_are_bounds():
         (np.clip(y, -1.0, 1.0), -1.0, 1.0),
         (np.exp(y), 0.0, np.inf),
         (np.exp(0.01 * y), -np.inf, np.inf),  # far from zero
+        (0.0 * y, -np.inf, np.inf),  # all the same
         (np.round(y), -np.inf, np.inf),  # as many as the shape of the others says
     ):
         floor, ceiling = found_bounds(column[:, None])

@@ -441,7 +441,8 @@ def found_bounds(Y: Array) -> tuple[Array, Array]:
     """
     edges = np.array([[_edge(y), -_edge(-y)] for y in Y.T]).T
     spread = np.array([_spread(y) for y in Y.T])
-    near_zero = (Y.min(axis=0) >= 0) & (Y.min(axis=0) <= spread)
+    low = Y.min(axis=0)
+    near_zero = (low >= 0) & (low <= spread) & (low < Y.max(axis=0))
     return np.where(near_zero, np.maximum(edges[0], 0.0), edges[0]), edges[1]
 
 
