@@ -94,7 +94,8 @@ def update(
         from manygp.cli.table_model import TableModel
         from manygp.storage import write_model
         from manygp.training.experts import ExecutionContext
-        from manygp.training.updates import forgotten, ids_of, updated
+        from manygp.model import ids_of
+        from manygp.training.updates import forgotten, updated
 
         fitted = TableModel.load(model, missing=missing, unknown=unknown)
         told.begin("reading")
