@@ -177,8 +177,8 @@ def without_copies(settings: Settings, rows: KnownRows, encoder: Any) -> IndexAr
     copies = "1 row is a copy of another" if n == m + 1 else f"{n - m:,} rows are copies of others"
     warn(
         f"{copies}, equal in all columns and in y, and left out: copies are no measurements. If "
-        "they are, fit one row for all that agree, with their number as its sample_weight. Scores and "
-        "loo_predict() are of the rows that stay, which row_ids_ numbers"
+        "they are, fit one row for all that agree, with their number as its sample_weight. Scores "
+        "and loo_predict() are of the rows that stay: row_ids_ has their numbers"
     )
     return kept
 
@@ -191,8 +191,9 @@ def learned_rows(
     Others have no weight or are copies. Where rows are left out by `splits`, copies are, too.
     """
     known_weights = inputs.check_weights(weights, data[0])
-    has_none = known_weights is not None and not known_weights.all()
-    numbers = np.flatnonzero(known_weights) if has_none else None
+    numbers = None
+    if known_weights is not None and not known_weights.all():
+        numbers = np.flatnonzero(known_weights)
     if splits is not None:
         known = weights, settings.alpha, splits.groups
         return inputs.known_rows(estimator, data, encoder, *known), numbers
