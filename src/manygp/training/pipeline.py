@@ -190,7 +190,7 @@ def learned_rows(
 
     Others have no weight or are copies. Where rows are left out by `splits`, copies are, too.
     """
-    known_weights = inputs.check_weights(weights, data[0])
+    known_weights = inputs.check_weights(weights, data[1])
     numbers = None
     if known_weights is not None and not known_weights.all():
         numbers = np.flatnonzero(known_weights)
