@@ -256,7 +256,9 @@ def test_a_file_with_categories_that_came_twice_keeps_its_row_numbers(tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"{x},{'abc'[i % 3]},{x + i % 3}" for i, x in enumerate(rng.normal(size=40))]
     (tmp_path / "t.csv").write_text("\n".join(["x,k,y", *rows[:10], *rows]) + "\n")
-    told = invoke("fit", tmp_path / "t.csv", "--target", "y", "-o", tmp_path / "m.manygp")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        told = invoke("fit", tmp_path / "t.csv", "--target", "y", "-o", tmp_path / "m.manygp")
     assert told.exit_code == 0
     assert "10 rows are copies" in told.stderr
     loaded = load(tmp_path / "m.manygp")
