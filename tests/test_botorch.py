@@ -43,8 +43,11 @@ QUERIES = RNG.uniform(size=(3, 4, 2)) * [2.0, 5.0]
 BOUNDS = torch.tensor([[0.0, 0.0], [2.0, 5.0]], dtype=torch.double)
 
 
-def fitted(n=160, **parameters):
-    return ManyGPRegressor(KERNEL, **{**PLAIN, **parameters}).fit(X[:n], Y[:n])
+LOUDER = Y + RNG.normal(size=160) * X[:, 0] ** 3 / 4  # on the right
+
+
+def fitted(n=160, kernel=KERNEL, y=Y, **parameters):
+    return ManyGPRegressor(kernel, **{**PLAIN, **parameters}).fit(X[:n], y[:n])
 
 
 MODELS = {
@@ -53,7 +56,7 @@ MODELS = {
     "all-experts": fitted(points_per_expert=40, weighting="entropy", routing=None),
     "uniform": fitted(points_per_expert=40, weighting="uniform"),
     "linear-trend": fitted(points_per_expert=40, trend="linear"),
-    "local-noise": fitted(points_per_expert=40, noise="local"),
+    "local-noise": fitted(kernel=None, y=LOUDER, points_per_expert=40, noise="local"),
     "own-kernels": fitted(
         points_per_expert=40, hyperparameters="independent", optimizer="fmin_l_bfgs_b"
     ),
@@ -184,15 +187,18 @@ def acquisition(name, model):
 def test_acquisition_functions_are_optimised(name, model):
     wanted = acquisition(name, ManyGPModel(MODELS[model]))
     q = 1 if name in ("LogEI", "qKG") else 2
-    torch.manual_seed(0)
+    begin = tensor(QUERIES if name == "qKG" else QUERIES[:, :q])
     chosen, value = optimize_acqf(
-        wanted, BOUNDS, q=q, num_restarts=2, raw_samples=8, options={"maxiter": 5}
+        wanted,
+        BOUNDS,
+        q=q,
+        num_restarts=3,
+        batch_initial_conditions=begin,
+        options={"maxiter": 5},
     )
     assert chosen.shape == (q, 2)
     assert torch.all((chosen >= BOUNDS[0]) & (chosen <= BOUNDS[1]))
-    if name != "qKG":
-        anywhere = wanted(tensor(QUERIES[:, :q])).detach().max()
-        assert float(value) >= float(anywhere) - 1e-6
+    assert float(value) > float(wanted(begin).detach().max())
 
 
 def test_types_outputs_and_lists():
@@ -205,7 +211,9 @@ def test_types_outputs_and_lists():
     assert_allclose(model.posterior(single).mean, model.posterior(tensor(QUERIES)).mean, 1e-5)
     noise = torch.full((3, 4, 1), 0.5, dtype=torch.double)
     rows = tensor(QUERIES)
-    added = model.posterior(rows, observation_noise=noise).variance - model.posterior(rows).variance
+    added = (
+        model.posterior(rows, observation_noise=noise).variance - model.posterior(rows).variance
+    )
     assert_allclose(added, noise)
     assert ModelList(model, ManyGPModel(MODELS["uniform"])).posterior(rows).mean.shape == (3, 4, 2)
 
