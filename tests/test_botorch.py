@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("botorch")
 
+import torch
 from botorch.acquisition import (
     LogExpectedImprovement,
     qKnowledgeGradient,
