@@ -75,6 +75,7 @@ sphinx_gallery_conf = {
             "plot_tables.py",
             "plot_files.py",
             "plot_paper.py",
+            "plot_emulator.py",
             "plot_optimisation.py",
             "*",
         ]

@@ -7,12 +7,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn.base import clone
 
 import manygp
 from manygp import ManyGPEmulator, ManyGPRegressor
-from manygp.emulator import basis, estimator
+from manygp.display import write_emulator_report
+from manygp.emulator import basis, estimator, match
 from manygp.emulator.basis import Grid, components_of, reduce_curves, without_fold
+from manygp.emulator.match import target_of
 from manygp.storage import container
 from patching import with_numbers
 
@@ -351,6 +354,99 @@ def test_new_runs_are_learned_without_a_new_fit():
     assert abs(np.mean((lower <= Y) & (upper >= Y)) - 0.9) < 0.06
     with pytest.raises(ValueError, match="those of fit"):
         model.partial_fit(more, curves_of(more)[:, :3])
+
+
+@pytest.fixture(scope="module")
+def linear():
+    """A model of curves that are lines of their inputs: the posterior of these is known."""
+    X = runs(30)
+    kernel = manygp.kernels.Constant(100.0) * manygp.kernels.RBF([20.0, 20.0])
+    regressor = ManyGPRegressor(kernel + manygp.kernels.White(1e-6), optimizer=None)
+    ends = np.array([[0.0, 0.0], [1.0, 1.0]])
+    Y = lines(np.vstack([X, ends]))
+    return ManyGPEmulator(regressor, n_components=2, random_state=0).fit(np.vstack([X, ends]), Y)
+
+
+def lines(X):
+    return X[:, :1] * t + X[:, 1:] * (1 - t) ** 2
+
+
+def test_the_inputs_of_an_observed_line_have_the_posterior_that_they_must_have(linear):
+    noise, truth = 0.1, np.array([[0.5, 0.45]])
+    observed = lines(truth)[0] + noise * np.random.default_rng(3).normal(size=40)
+    observed[::3] = np.nan
+    seen = ~np.isnan(observed)
+    A = np.stack([t, (1 - t) ** 2], axis=1)[seen] / noise
+    cov = np.linalg.inv(A.T @ A)
+    centre = cov @ A.T @ observed[seen] / noise
+    found = linear.match(observed, noise, 4000)
+    assert 0.2 < found.accepted < 0.9
+    np.testing.assert_allclose(found.mean, centre, atol=0.15 * np.sqrt(cov[0, 0]))
+    np.testing.assert_allclose(np.cov(found.samples.T), cov, atol=0.15 * cov[0, 0])
+    lower, upper = found.interval(0.9)
+    np.testing.assert_allclose(upper - lower, 3.29 * np.sqrt(np.diag(cov)), rtol=0.15)
+    differences = found.log_density - found.log_density[0]
+    quadratic = [-0.5 * (x - centre) @ A.T @ A @ (x - centre) for x in found.samples]
+    np.testing.assert_allclose(differences, np.array(quadratic) - quadratic[0], atol=0.05)
+
+
+def test_the_density_of_a_curve_is_that_of_its_covariance(small):
+    X, observed = runs(3, 5), curves_of(runs(1, 9)).reshape(8, 5)
+    target = target_of(small.model_, observed, 0.3)
+    mean, cov = small.predict(X, return_cov=True)
+    expected = [
+        multivariate_normal(mean[i].ravel(), cov.dense(i) + 0.09 * np.eye(40)).logpdf(
+            observed.ravel()
+        )
+        for i in range(3)
+    ]
+    np.testing.assert_allclose(np.diff(target.log_density(X)), np.diff(expected), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_ninety_percent_regions_of_the_inputs_hold_ninety_percent(monkeypatch):
+    with_numbers(monkeypatch, match, "WALK", walkers=40, starts=500, warm_up=60)
+    X, truth = runs(60), runs(100, 11)
+    model = ManyGPEmulator(LEAN, n_components=2, random_state=0).fit(X, curves_of(X))
+    inside, joint = [], []
+    for x, y in zip(truth, curves_of(truth, 0.3, 12), strict=True):
+        found = model.match(y, 0.3, 200)
+        lower, upper = found.interval()
+        inside.append((lower <= x) & (upper >= x))
+        height = target_of(model.model_, y, 0.3).log_density(x[None])
+        joint.append(np.mean(found.log_density > height) < 0.9)
+    assert 0.85 <= np.mean(inside) <= 0.95
+    assert 0.83 <= np.mean(joint) <= 0.97
+
+
+@pytest.mark.parametrize(
+    ("observed", "noise", "words"),
+    [
+        (np.zeros(39), 0.1, "one curve of shape"),
+        (np.zeros(40), [0.1, 0.2], "noise must be one std"),
+        (np.zeros(40), -1.0, "not negative"),
+        (np.full(40, np.nan), 0.1, "finite numbers"),
+        (np.full(40, np.inf), 0.1, "finite numbers"),
+    ],
+)
+def test_observations_that_cannot_be_matched_are_refused(linear, observed, noise, words):
+    with pytest.raises(ValueError, match=words):
+        linear.match(observed, noise)
+
+
+def test_the_report_shows_components_and_the_worst_curves(noisy, small, tmp_path):
+    Y = curves_of(runs(120), 0.1)
+    write_emulator_report(noisy[0], tmp_path / "curves.html", Y)
+    text = (tmp_path / "curves.html").read_text()
+    assert text.count("<svg") == noisy[0].n_components_ + 2 + 6
+    mean, std = noisy[0].loo_predict()
+    assert f"run {np.argmax((np.abs(Y - mean) / std).max(axis=1))}: off by" in text
+    write_emulator_report(small, tmp_path / "fields.html")
+    text = (tmp_path / "fields.html").read_text()
+    assert text.count("data:image/png") == 4
+    assert "worst" not in text
+    with pytest.raises(ValueError, match="learned from 60"):
+        write_emulator_report(small, tmp_path / "none.html", np.zeros((3, 8, 5)))
 
 
 def test_the_front_door_has_the_emulator():

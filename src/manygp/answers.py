@@ -247,6 +247,8 @@ def loo_predict(
     model: FittedModel, rows: Any = None, *, latent: bool = False
 ) -> tuple[Array, Array]:
     """Mean and std of training rows, all by default, as if each had been left out."""
+    if by_splits(model):
+        return in_units_of_y(model, *_of_splits(model, rows, latent=latent))
     query = _left_out(model, rows)
     return _mean_and_std(model, query, _known_noise(model, query), latent=latent)
 
@@ -289,6 +291,10 @@ def _answers_without(
     model: FittedModel, most: int | None
 ) -> tuple[IndexArray, Array, Array, Array]:
     data = model.committee.training_data()
+    if by_splits(model):
+        known: Any = model.errors
+        rows = known.rows[sample_rows(len(known.rows), len(known.rows) if most is None else most)]
+        return rows, _targets(model, rows), *_of_splits(model, rows)
     rows = sample_rows(len(data.X), len(data.X) if most is None else most)
     if model.cross_validated is not None and model.rules == model.chosen:
         mean = _in_units(model, model.cross_validated[:-1, rows])
@@ -302,6 +308,25 @@ def _answers_without(
         query = _left_out(model, rows)
         mean, std = _transformed(model, query, _known_noise(model, query), latent=False)
     return rows, _targets(model, _places(model, rows)), mean, std
+
+
+def by_splits(model: FittedModel) -> bool:
+    """Whether rows are left out by group or time, and the rules are those that `fit` chose."""
+    return model.left_out_by != "row" and model.rules == model.chosen
+
+
+def _of_splits(model: FittedModel, rows: Any, *, latent: bool = False) -> tuple[Array, Array]:
+    """Mean and std of T(y) of training rows by models without their group, or their future."""
+    if latent:
+        raise ValueError(f"rows left out by {model.left_out_by} have no latent std")
+    places = np.atleast_1d(_places(model, slice(None) if rows is None else rows))
+    known: Any = model.errors
+    errors = known.of_rows(places)
+    total, logs = errors.total(model.chosen.recalibration), np.zeros_like(errors.means)
+    if model.noise is not None:
+        logs = model.noise.of_left_out(places, logs)
+    std = np.sqrt((total - errors.alpha) * np.exp(logs) + errors.alpha)
+    return _in_units(model, errors.means), _std_in_units(model, std)
 
 
 def left_out_scores(model: FittedModel) -> dict[str, float]:

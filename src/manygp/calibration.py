@@ -543,16 +543,29 @@ class LeftOutErrors(NamedTuple):
         arrays: Any = self
         return LeftOutErrors(*(array[..., rows] for array in arrays))
 
-    def conformal_scores(self, curve: Correction, log_factors: Array | None) -> ConformalScores:
+    def of_rows(self, rows: IndexArray) -> LeftOutErrors:
+        """Errors of some training rows; the errors are in the order of the rows."""
+        found = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        if np.any(self.rows[found] != rows):
+            raise ValueError(
+                "the first rows in time, two fifths of them, have no earlier ones to be predicted "
+                "from; name others"
+            )
+        return self.some(found)
+
+    def conformal_scores(
+        self, curve: Correction, log_factors: Array | None, together: IndexArray | None = None
+    ) -> ConformalScores:
         """Errors in units of the std, with a correction, in groups if these predict better.
 
-        `log_factors` (t, N) are those of local noise, if there is any.
+        `log_factors` (t, N) are those of local noise, if there is any; `together` is that of
+        `dealt`.
         """
         total = np.broadcast_to(self.total(curve), self.squares.shape)
         if log_factors is not None:
             total = (total - self.alpha) * np.exp(log_factors) + self.alpha
         std = np.exp(0.5 * np.log(total).mean(axis=0)) if len(total) > 1 else np.sqrt(total[0])
-        return fit_conformal_scores(np.sqrt(self.squares / total), std)
+        return fit_conformal_scores(np.sqrt(self.squares / total), std, together)
 
     def nll(self, curve: VarianceCurve) -> float:
         """Mean negative log-likelihood of the normal distribution with a correction."""
@@ -632,7 +645,33 @@ CORRECTIONS = {
 }
 
 
-def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]]:
+def dealt(n: int, seed: int, together: IndexArray | None = None) -> list[AnyArray]:
+    """Masks (n,) of the folds that n rows are dealt into at random.
+
+    Rows of the same number in `together` (n,), from 0 on, are in the same fold: they err together.
+    """
+    n_units = n if together is None else int(together.max()) + 1
+    folds = np.random.default_rng(seed).permutation(n_units) % CORRECTION.folds
+    folds = folds if together is None else folds[together]
+    return [folds == fold for fold in range(min(n_units, CORRECTION.folds))]
+
+
+def is_majority(votes: Any, n_folds: int) -> bool:
+    """Whether so many folds want the more flexible of two corrections."""
+    return bool(votes * CORRECTION.folds >= CORRECTION.most_folds * n_folds)
+
+
+def by_unit(nll: Array, together: IndexArray | None) -> Array:
+    """NLL of rows (N,), or what those that err together add to its mean: (units,)."""
+    if together is None:
+        return nll
+    sums = np.bincount(together, nll).astype(float)
+    return sums * (len(sums) / len(nll))
+
+
+def recalibrate(
+    errors: LeftOutErrors, together: IndexArray | None = None
+) -> tuple[VarianceCurve, list[Alternative]]:
     """The correction that predicts rows best that have not taught it, simplest first.
 
     Folds vote. Where they want none, the level, which few folds with large errors may ask for,
@@ -640,13 +679,12 @@ def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]
     than without is not applied.
     Returned with it: what was compared.
     """
-    n = len(errors.variance)
-    folds = np.random.default_rng(0).permutation(n) % CORRECTION.folds
+    folds = dealt(len(errors.variance), 0, together)
     scores = {name: _cross_fitted(errors, folds, name) for name in CORRECTIONS}
     final = {name: fit(errors) for name, fit in CORRECTIONS.items()}
     chosen = "none"
     for name in ("scale", "curve"):
-        is_better = np.sum(scores[name] < scores[chosen]) >= CORRECTION.most_folds
+        is_better = is_majority(np.sum(scores[name] < scores[chosen]), len(folds))
         if is_better and errors.nll(final[name]) <= errors.nll(final["none"]):
             chosen = name
     if chosen == "none" and scores["level"].mean() < scores["none"].mean():
@@ -657,14 +695,15 @@ def recalibrate(errors: LeftOutErrors) -> tuple[VarianceCurve, list[Alternative]
     ]
 
 
-def fit_conformal_scores(errors: Array, std: Array) -> ConformalScores:
+def fit_conformal_scores(
+    errors: Array, std: Array, together: IndexArray | None = None
+) -> ConformalScores:
     """Conformal scores of errors (t, N) of rows with the std (N,).
 
     Folds that have not taught it vote on the number of groups, and on a shape of their own: the
-    log score decides.
+    log score decides. `together` is that of `dealt`.
     """
-    folds = np.random.default_rng(0).permutation(len(std)) % CORRECTION.folds
-    inside = [folds == fold for fold in range(CORRECTION.folds)]
+    inside = dealt(len(std), 0, together)
 
     def scores(n_groups: int) -> Array:
         return np.array([_log_scores(errors, std, rows, n_groups) for rows in inside]).T
@@ -675,9 +714,9 @@ def fit_conformal_scores(errors: Array, std: Array) -> ConformalScores:
     for n_groups in [one for one in CORRECTION.groups if len(std) >= one * CORRECTION.group_rows]:
         losses = scores(n_groups)
         differ = np.diff(ConformalScores.of(errors, std, n_groups).places) > CORRECTION.group_step
-        if np.sum(losses[0] < best[0]) >= CORRECTION.most_folds and differ.all():
+        if is_majority(np.sum(losses[0] < best[0]), len(inside)) and differ.all():
             chosen, best = n_groups, losses
-    shaped = bool(np.sum(best[1] < best[0]) >= CORRECTION.most_folds)
+    shaped = is_majority(np.sum(best[1] < best[0]), len(inside))
     return replace(ConformalScores.of(errors, std, chosen), shaped=shaped)
 
 
@@ -702,13 +741,12 @@ def gains(incumbent: Array, challenger: Array, near_tie: float = CORRECTION.near
         return bool(gain.mean() > near_tie * gain.std() / np.sqrt(len(gain)))
 
 
-def _cross_fitted(errors: LeftOutErrors, folds: IndexArray, name: str) -> Array:
-    """The NLL of each fold, corrected by the others: (CORRECTION.folds,), or all rows if few."""
-    if len(folds) < 2 * CORRECTION.folds:
+def _cross_fitted(errors: LeftOutErrors, folds: list[AnyArray], name: str) -> Array:
+    """The NLL of each fold, corrected by the others: (folds,), or of all rows if they are few."""
+    if len(errors.variance) < 2 * CORRECTION.folds or len(folds) < 2:
         return np.array([errors.nll(VarianceCurve())])
-    inside = [folds == fold for fold in range(CORRECTION.folds)]
     return np.array(
-        [errors.some(rows).nll(CORRECTIONS[name](errors.some(~rows))) for rows in inside]
+        [errors.some(rows).nll(CORRECTIONS[name](errors.some(~rows))) for rows in folds]
     )
 
 

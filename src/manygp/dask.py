@@ -355,6 +355,8 @@ class DaskManyGPRegressor(ManyGPRegressor):
         *,
         sample_weight: Any = None,
         alpha: Any = None,
+        groups: Any = None,
+        time: Any = None,
         checkpoint: str | PathLike[str] | None = None,
         target: str | None = None,
         work_dir: str | PathLike[str] | None = None,
@@ -371,6 +373,8 @@ class DaskManyGPRegressor(ManyGPRegressor):
             For rows in memory, as in `ManyGPRegressor`; collections and files have none.
         alpha : float, optional
             Known noise variance of these targets; of a file also the name of a column.
+        groups, time : array-like of shape (n,), optional
+            For rows in memory, as in `ManyGPRegressor`.
         checkpoint : path, optional
             Another name of `work_dir`.
         target : str, optional
@@ -382,13 +386,19 @@ class DaskManyGPRegressor(ManyGPRegressor):
         """
         if not dask.is_dask_collection(X):
             given = {"sample_weight": sample_weight, "alpha": alpha, "checkpoint": checkpoint}
-            super().fit(X, y, **given, target=target, work_dir=work_dir)
+            given |= {"groups": groups, "time": time, "target": target, "work_dir": work_dir}
+            super().fit(X, y, **given)
             self._work_dir = work_dir or checkpoint
             return self
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight is for rows in memory, and X is a Dask collection: write its known "
                 "noise into a column of a file (alpha=...), or fit X.compute()"
+            )
+        if groups is not None or time is not None:
+            raise ValueError(
+                "groups and time are for rows in memory, and X is a Dask collection: fit "
+                "X.compute(), or a sample of it"
             )
         before = self.__dict__.copy()
         try:
@@ -432,7 +442,7 @@ class DaskManyGPRegressor(ManyGPRegressor):
         t, names = partitions.columns.n_targets, partitions.columns.described
         X, Y = np.ascontiguousarray(rows[:, :-t]), np.ascontiguousarray(rows[:, -t:])
         with shown(verbose=self.verbose) as progress:
-            self._fit(X, Y[:, 0] if t == 1 else Y, (None, alpha), folder, progress)
+            self._fit(X, Y[:, 0] if t == 1 else Y, (None, alpha, None, None), folder, progress)
         if isinstance(names, tuple):
             self.feature_names_in_ = np.array(names, dtype=object)
             self._model = replace(self._model, columns=names, target=partitions.target)

@@ -410,12 +410,17 @@ class KnownRows(NamedTuple):
 
 
 def known_rows(
-    estimator: Any, data: tuple[Any, Any], encoder: Any, weights: Any, alpha: Any
+    estimator: Any,
+    data: tuple[Any, Any],
+    encoder: Any,
+    weights: Any,
+    alpha: Any,
+    groups: IndexArray | None = None,
 ) -> KnownRows:
     """The rows of the data X, y that have a weight, as finite floats; sets the columns."""
     weights = check_weights(weights, data[0])
     kept = None if weights is None or weights.all() else weights > 0
-    X, Y = training_rows(estimator, *data, encoder, kept)
+    X, Y = training_rows(estimator, *data, encoder, kept, groups)
     if kept is None:
         noise = check_alpha(alpha, len(Y))
     else:
@@ -426,11 +431,17 @@ def known_rows(
 
 
 def training_rows(
-    estimator: Any, X: Any, y: Any, encoder: Any, kept: AnyArray | None = None
+    estimator: Any,
+    X: Any,
+    y: Any,
+    encoder: Any,
+    kept: AnyArray | None = None,
+    groups: IndexArray | None = None,
 ) -> tuple[Array, Array]:
     """X of shape (n, d) and y of shape (n, t), finite floats; sets the estimator's columns.
 
-    Of all rows, which are checked, those that `kept` marks, if it is given.
+    Of all rows, which are checked, those that `kept` marks, if it is given. The encoder learns
+    what rows of other groups tell, if there are any.
     """
     from sklearn.utils.validation import check_consistent_length
 
@@ -440,7 +451,7 @@ def training_rows(
         check_consistent_length(X, Y)
     refuse_missing(Y, "y", None)
     if X is None:
-        X = np.ascontiguousarray(encoder.fit_transform(table, Y, rows=kept))
+        X = np.ascontiguousarray(encoder.fit_transform(table, Y, rows=kept, groups=groups))
         estimator.n_features_in_ = encoder.n_features_in_
         estimator.feature_names_in_ = encoder.feature_names_in_
     elif kept is not None:

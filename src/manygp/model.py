@@ -61,6 +61,8 @@ class Room:
             return [read_only(buffer[: n + k]) for buffer in self.buffers]
 
 
+# How training rows are left out.
+LEFT_OUT_BY = ("row", "group", "time")
 # Why all is learned again.
 REASONS = ("", "growth", "drift", "asked")
 
@@ -195,6 +197,9 @@ class FittedModel:
         What has happened since `fit`, if rows were added or forgotten.
     target_transform : TargetTransform or None
         The map T of targets that experts know, and `y_scaling` scales; None if they know y.
+    left_out_by : str
+        How rows were left out, one of `LEFT_OUT_BY`: each by itself, with its group, or with all
+        that came later. If it is not "row", `errors` are those of models without them.
     """
 
     settings: Settings
@@ -217,6 +222,7 @@ class FittedModel:
     errors: LeftOutErrors | None = None
     updates: Updates | None = None
     target_transform: TargetTransform | None = None
+    left_out_by: str = "row"
 
     @property
     def names(self) -> tuple[str, ...] | None:

@@ -19,7 +19,16 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.calibration import CORRECTION, LeftOutErrors, gains, log_level, normal_nll
+from manygp.calibration import (
+    CORRECTION,
+    LeftOutErrors,
+    by_unit,
+    dealt,
+    gains,
+    is_majority,
+    log_level,
+    normal_nll,
+)
 from manygp.checks import floats, indices, require
 from manygp.fit_report import Alternative
 from manygp.inputs import read_only
@@ -321,7 +330,12 @@ def _fit(sums: _Sums, squares: Array) -> tuple[Array, float]:
 
 
 def learn_noise(
-    errors: LeftOutErrors, curve: Correction, X: Array, *, forced: bool = False
+    errors: LeftOutErrors,
+    curve: Correction,
+    X: Array,
+    *,
+    forced: bool = False,
+    together: IndexArray | None = None,
 ) -> tuple[LocalNoise | None, list[Alternative]]:
     """Local noise if rows that were left out want it, and what was compared.
 
@@ -334,6 +348,8 @@ def learn_noise(
         All training rows, normalised.
     forced : bool
         Whether it is taken whatever folds say.
+    together : ndarray of shape (N,), optional
+        See `dealt`.
     """
     n = len(errors.variance)
     if n < NOISE.fewest_rows:
@@ -341,7 +357,7 @@ def learn_noise(
     alpha = errors.alpha
     total = errors.total(curve) - alpha
     squares = np.maximum(errors.squares - alpha, 0.0)
-    folds = np.random.default_rng(1).permutation(n) % CORRECTION.folds
+    folds = dealt(n, 1, together)
     with single_threaded_blas():
         fits = [
             _learn_target(X[errors.rows], total, errors.means[t], squares[t], folds)
@@ -350,17 +366,18 @@ def learn_noise(
     features, coefficients, seen, held_out = zip(*fits, strict=True)
     logs = np.array(held_out)
     before = normal_nll(errors.squares, total + alpha)
+
+    def units(nll: Array) -> Array:
+        return by_unit(nll.mean(axis=0), together)
+
     best, best_nll = 0.0, before
     for strength in NOISE.strengths:
         nll = normal_nll(errors.squares, total * np.exp(strength * logs) + alpha)
-        if gains(best_nll.mean(axis=0), nll.mean(axis=0)):  # the weaker one, if that is as good
+        if gains(units(best_nll), units(nll)):  # the weaker one, if that is as good
             best, best_nll = strength, nll
-    votes = sum(
-        best_nll[:, folds == one].mean() < before[:, folds == one].mean()
-        for one in range(CORRECTION.folds)
-    )
-    clear = gains(before.mean(axis=0), best_nll.mean(axis=0), NOISE.min_gain)
-    taken = forced or (clear and votes >= CORRECTION.most_folds)
+    votes = sum(best_nll[:, one].mean() < before[:, one].mean() for one in folds)
+    clear = gains(units(before), units(best_nll), NOISE.min_gain)
+    taken = forced or (clear and is_majority(votes, len(folds)))
     alternatives = [
         Alternative("local noise", "constant", float(before.mean()), not taken),
         Alternative("local noise", "local", float(best_nll.mean()), taken),
@@ -382,7 +399,7 @@ def learn_noise(
 
 
 def _learn_target(
-    Z: Array, total: Array, mean: Array, squares: Array, folds: IndexArray
+    Z: Array, total: Array, mean: Array, squares: Array, folds: list[AnyArray]
 ) -> tuple[Features, Array, float, Array]:
     """Features, coefficients, rows for each of them, and factors by folds: (n,)."""
     spread = float(mean.var() + squares.mean())
@@ -395,8 +412,7 @@ def _learn_target(
     coefficients, size = _fit(sums, z)
     seen = len(z) / size
     held_out = np.empty(len(z))
-    for fold in range(folds.max() + 1):
-        inside = folds == fold
+    for inside in folds:
         b, _ = _fit(sums.without(inside), z[~inside])
         held_out[inside] = _bounded(H[inside] @ b, seen)
     return features, coefficients, seen, held_out

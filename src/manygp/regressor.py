@@ -32,6 +32,7 @@ from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
 from manygp.training.pipeline import choose_transform, prepare, train
+from manygp.training.splits import Table, splits_of, train_by_splits
 from manygp.updating import Updating
 
 
@@ -279,6 +280,8 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         *,
         sample_weight: Any = None,
         alpha: Any = None,
+        groups: Any = None,
+        time: Any = None,
         checkpoint: str | PathLike[str] | None = None,
         target: str | None = None,
         work_dir: str | PathLike[str] | None = None,
@@ -302,6 +305,14 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             Known noise variance of these targets, instead of the parameter `alpha`. Unlike the
             parameter it is cut with the rows by cross-validation. Of a file it may be the name of
             a column.
+        groups : array-like of shape (n,), optional
+            Person, school or site of each row. What the model promises then holds for new ones:
+            rows of a group are left out together, by models that are fitted without them. It takes
+            several times as long. Of a file it is the name of a column.
+        time : array-like of shape (n,), optional
+            When each row was seen: numbers, or dates. What the model promises then holds for the
+            future: rows are predicted by models that are fitted to earlier rows only. Of a file it
+            is the name of a column.
         checkpoint : path, optional
             A folder in which experts are kept as they finish. After a crash or an interrupt the
             same call goes on from there, and gives the model that it would have given, bit for
@@ -321,20 +332,22 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
                     if y is not None or target is None or sample_weight is not None:
                         what = "name its targets by target=..., without y or sample_weight"
                         raise ValueError(f"{X} is a file: {what}")
-                    return self._fit_file(X, target, alpha, work_dir or checkpoint, progress)
+                    roles = {"noise": alpha, "groups": groups, "time": time}
+                    return self._fit_file(X, target, roles, work_dir or checkpoint, progress)
                 if target is not None or work_dir is not None:
                     raise ValueError("target and work_dir are for a file: X is none; pass y")
-                return self._fit(X, y, (sample_weight, alpha), checkpoint, progress)
+                known = sample_weight, alpha, groups, time
+                return self._fit(X, y, known, checkpoint, progress)
         except BaseException:  # an interrupted or failed refit leaves the old model whole
             self.__dict__ = before
             raise
 
     def _fit(
-        self, X: Any, y: Any, known: tuple[Any, Any], folder: Any, progress: Progress
+        self, X: Any, y: Any, known: tuple[Any, ...], folder: Any, progress: Progress
     ) -> Self:
-        """Fit rows in memory, with the weights and the noise that are `known`."""
+        """Fit rows in memory, with the weights, noise, groups and time that are `known`."""
         settings, begin = replace(self._settings(), kernel=deepcopy(self.kernel)), perf_counter()
-        seed, (weights, alpha) = self._seed(), known
+        seed, (weights, alpha, groups, time) = self._seed(), known
         if self.prior_mean is not None:
             new = PRIOR_MEANS[self.prior_mean]
             warnings.warn(
@@ -345,7 +358,9 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             )
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         encoder = self._new_encoder(X)
-        rows = inputs.known_rows(self, (X, y), encoder, weights, settings.alpha)
+        splits = splits_of(groups, time, y, weights)
+        together = None if splits is None else splits.groups
+        rows = inputs.known_rows(self, (X, y), encoder, weights, settings.alpha, together)
         columns = inputs.columns_of(self) if encoder is None else encoder.names
         transform, compared = choose_transform(settings, rows, columns)
         prepared = prepare(settings, rows, columns, transform=transform)
@@ -356,7 +371,12 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             checkpoint = Checkpoint(folder, identity, seed)
             seed = checkpoint.seed
         run = ExecutionContext(settings.n_jobs, progress, checkpoint, settings.optimizer)
-        self._model = replace(train(settings, prepared, seed, run, begin), encoder=encoder)
+        if splits is None:
+            model = train(settings, prepared, seed, run, begin)
+        else:
+            table = Table.of(rows, columns, X, encoder, splits.kept)
+            model = train_by_splits(settings, prepared, table, splits, seed, run)
+        self._model = replace(model, encoder=encoder)
         fits_own = settings.kernel is not None and settings.optimizer is not None
         if fits_own and self._model.committee.is_single:
             warn_at_bounds(self.kernel_)
@@ -366,7 +386,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         self,
         path: Any,
         target: str,
-        alpha: Any,
+        known: dict[str, Any],
         folder: str | PathLike[str] | None,
         progress: Progress,
     ) -> Self:
@@ -374,15 +394,17 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         from manygp.outofcore.files import TableSource
         from manygp.tables.training_rows import ColumnRoles
 
-        noise = alpha if isinstance(alpha, str) else None
-        source = TableSource(Path(path), ColumnRoles(target, noise=noise), folder)
+        alpha = known["noise"]
+        named = {role: one for role, one in known.items() if isinstance(one, str)}
+        source = TableSource(Path(path), ColumnRoles(target, **named), folder)
+        noise = named.get("noise")
         if source.is_large:
             return self.fit_source(source, alpha=alpha if noise is None else 0.0)
         table = source.read()
         if table.n_dropped:
             warn(f"rows without a value of {target!r} are left out: {table.n_dropped:,}")
-        known = None, alpha if noise is None else table.noise
-        self._fit(table.rows, table.y, known, folder, progress)
+        alpha = alpha if noise is None else table.noise
+        self._fit(table.rows, table.y, (None, alpha, table.groups, table.time), folder, progress)
         self._model = replace(self._model, target=target)
         return self
 

@@ -67,6 +67,7 @@ class Updating(BaseEstimator):
         _check_refresh(refresh)
         if not self.__sklearn_is_fitted__():
             return self._fitted_first(X, y, alpha)
+        self._require_row_by_row()
         new = self._new_rows(X, y, alpha)
         with shown(verbose=self.verbose) as progress:
             run = ExecutionContext(self.n_jobs, progress, optimizer=self.optimizer)
@@ -86,7 +87,7 @@ class Updating(BaseEstimator):
         older_than : int, optional
             All rows with a lower number than this, instead.
         """
-        self._require_fit()
+        self._require_row_by_row()
         if (rows is None) == (older_than is None):
             raise ValueError("name the rows to forget, or older_than: one of the two")
         if older_than is not None:
@@ -112,16 +113,16 @@ class Updating(BaseEstimator):
             See `partial_fit`.
         """
         _check_refresh(refresh)
-        self._require_fit()
+        self._require_row_by_row()
         if not isinstance(other, Updating):
             raise ValueError(f"merge takes a fitted ManyGPRegressor, not a {type(other).__name__}")
-        other._require_fit()
+        other._require_row_by_row()
         self._model = merged(self._model, other._model, self._context(), refresh)
         return self
 
     def refresh(self) -> Self:
         """Learn kernel, trend, parts and calibration again, from where they are."""
-        self._require_fit()
+        self._require_row_by_row()
         with shown(verbose=self.verbose) as progress:
             run = ExecutionContext(self.n_jobs, progress, optimizer=self.optimizer)
             self._model = refreshed(self._model, run)
@@ -139,6 +140,16 @@ class Updating(BaseEstimator):
         """Numbers of the training rows, oldest first: (n,)."""
         self._require_fit()
         return read_only(np.sort(ids_of(self._model)))
+
+    def _require_row_by_row(self) -> None:
+        """Refuse to change a model whose errors are those of models without groups or time."""
+        self._require_fit()
+        by = self._model.left_out_by
+        if by != "row":
+            raise ValueError(
+                f"the model was fitted with {'groups' if by == 'group' else by}: what it promises "
+                "comes from models that were fitted without some rows; fit all rows again"
+            )
 
     def _context(self) -> ExecutionContext:
         return ExecutionContext(self.n_jobs, optimizer=self.optimizer)

@@ -453,7 +453,7 @@ def encoded(tmp_path_factory):
 
 
 def test_categories_and_dates_are_encoded(encoded):
-    week = ["day (week, sin)", "day (week, cos)"]
+    week = [f"day (weekday, {one})" for one in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")]
     names = ["a", "colour=blue", "colour=green", "colour=red", "day", *week]
     facts = json.loads(run("info", encoded / "m", "--json").stdout)
     assert (facts["columns"], facts["features"]) == (["a", "colour", "day"], names)
@@ -1275,3 +1275,22 @@ def test_a_plot_checks_what_it_needs_before_it_builds_the_experts(made, tmp_path
     refused("plot", made / "model.manygp", "--kind", "calibration", *output)
     data = (made / "test.csv", "--target", "nix")
     assert "no column 'nix'" in refused("plot", made / "model.manygp", *data, *output)
+
+
+def test_rows_are_left_out_by_the_groups_or_the_time_of_a_column(tmp_path):
+    n = 60
+    days = (np.datetime64("2024-01-01") + np.arange(n)).astype(str)
+    people = [f"p{k % 12}" for k in range(n)]
+    write_csv(tmp_path / "t.csv", {**table(n), "who": people, "day": days})
+    fit = ("fit", tmp_path / "t.csv", "--target", "y", *SMALL, "--json", "-o")
+    by_group = json.loads(run(*fit, tmp_path / "g", "--drop", "day", "--groups", "who").stdout)
+    assert by_group["columns"] == ["a", "b"]
+    assert by_group["left_out"]["rows"] == n
+    by_time = json.loads(run(*fit, tmp_path / "t", "--drop", "who", "--time", "day").stdout)
+    assert by_time["columns"] == ["a", "b", "day"]
+    assert by_time["left_out"]["rows"] == 36
+    assert manygp.load(tmp_path / "t").model_.left_out_by == "time"
+    checked = run("check", tmp_path / "t.csv", "--target", "y", "--groups", "who", "--drop", "day")
+    assert "who" in checked.stdout
+    result = invoke((*fit, tmp_path / "n", "--groups", "y"))
+    assert "other columns than the target" in result.stderr

@@ -212,12 +212,14 @@ def test_a_time_is_drawn_as_its_course_and_its_cycles_apart(model, sources):
     assert course.places == [sold.place.start]  # the cycles stay as they are
     assert [one.title for one in cycles] == ["sold: within a year", "sold: within a week"]
     year, week = cycles
-    names = [model.names[k] for k in year.places + week.places]
-    assert names == [f"sold ({c}, {p})" for c in ("year", "week") for p in ("sin", "cos")]
+    names = [model.names[k] for k in year.places]
+    assert names == ["sold (year, sin)", "sold (year, cos)"]
+    days = [model.names[k] for k in week.places]
+    assert days == [f"sold (weekday, {one})" for one in effects.WEEKDAYS]
     assert [effects._word(week, k) for k in range(7)] == list(effects.WEEKDAYS)
     assert (pd.Timestamp("1970-01-01") + pd.Timedelta(days=week.x[0])).day_name() == "Monday"
     assert [effects._word(year, k) for k in (0, -1)] == ["01-01", "01-01"]
-    np.testing.assert_allclose(np.hypot(*week.features.T), 1.0)
+    np.testing.assert_array_equal(week.features, np.eye(7))
 
 
 @pytest.mark.parametrize(

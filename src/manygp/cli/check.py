@@ -18,9 +18,11 @@ from manygp.cli.options import (
     data_file,
     decimal_option,
     drop_option,
+    groups_option,
     missing_option,
     number_option,
     say,
+    time_option,
 )
 from manygp.runtime.progress import shown
 from manygp.runtime.words import counted, safe
@@ -36,6 +38,8 @@ if TYPE_CHECKING:  # else imported by the command: help should be quick
 @drop_option
 @category_option
 @number_option
+@groups_option
+@time_option
 @decimal_option
 @missing_option
 @as_json
@@ -46,6 +50,8 @@ def check(
     drop: tuple[str, ...],
     category: tuple[str, ...],
     number: tuple[str, ...],
+    groups: str | None,
+    time: str | None,
     decimal: str,
     missing: str,
     as_json: bool,
@@ -63,11 +69,18 @@ def check(
     from manygp.tables.survey import problems_of
     from manygp.tables.training_rows import ColumnRoles, survey_table
 
-    roles = ColumnRoles(target, columns or None, drop, None, category, number)
+    kinds: dict[str, Any] = {
+        "categories": category,
+        "numbers": number,
+        "groups": groups,
+        "time": time,
+    }
+    roles = ColumnRoles(target, columns or None, drop, **kinds)
     with data_file(data) as path, shown(verbose=sys.stderr.isatty()) as progress:
         progress.begin("reading")
         findings, n_rows = survey_table(path, roles, decimal=decimal)
-        problems = {one.column: one for one in problems_of(findings, missing, target)}
+        own = [one for one in findings if one.name != groups]
+        problems = {one.column: one for one in problems_of(own, missing, target)}
         notices = [] if problems else _check_as_fit_does(path, roles, decimal, missing)
     if as_json:
         described = [

@@ -27,6 +27,7 @@ from manygp.cli.options import (
     data_file,
     decimal_option,
     drop_option,
+    groups_option,
     interval_scores,
     missing_option,
     names_option,
@@ -39,13 +40,14 @@ from manygp.cli.options import (
     say,
     scores_of,
     target_option,
+    time_option,
     unknown_option,
 )
 from manygp.cli.report import training_rows_among, write_page
 from manygp.paper import LABELS
 from manygp.runtime.files import naming_full_disk
 from manygp.runtime.progress import shown
-from manygp.runtime.words import counted, duration, safe
+from manygp.runtime.words import LEFT_OUT_WORDS, counted, duration, safe
 from manygp.trend.registry import trend_names
 
 if TYPE_CHECKING:  # else imported by the commands that need them: help should be quick
@@ -80,6 +82,8 @@ if TYPE_CHECKING:  # else imported by the commands that need them: help should b
     metavar="COLUMN",
     help="Known noise variance of each target, in the square of its units.",
 )
+@groups_option
+@time_option
 @click.option(
     "--scale/--no-scale",
     "scale",
@@ -163,6 +167,8 @@ def fit(
     decimal: str,
     missing: str,
     noise_column: str | None,
+    groups: str | None,
+    time: str | None,
     scale: bool | None,
     points_per_expert: int | None,
     label: str | None,
@@ -217,7 +223,13 @@ def fit(
         estimator = ManyGPRegressor.from_label(label) if label else ManyGPRegressor()
         encoder = TableEncoder(missing=missing, random_state=random_state % 2**32)
         estimator.set_params(**parameters, n_jobs=jobs, random_state=random_state, columns=encoder)
-        roles = ColumnRoles(target, columns or None, drop, noise_column, category, number)
+        kinds: dict[str, Any] = {
+            "categories": category,
+            "numbers": number,
+            "groups": groups,
+            "time": time,
+        }
+        roles = ColumnRoles(target, columns or None, drop, noise_column, **kinds)
         folder = work_dir or checkpoint
         source = TableSource(data, roles, folder)
         told.begin("reading")
@@ -295,7 +307,7 @@ def _tell(facts: dict[str, Any]) -> None:
     say(f"{facts['model']}: {sizes}{trend}, {duration(facts['seconds'])}")
     scores = dict(facts["left_out"])
     n_left_out = counted(scores.pop("rows"), "training row")
-    print_scores(scores, f"of {n_left_out}, each left out")
+    print_scores(scores, f"of {n_left_out}, {facts['how']}")
 
 
 def _fitted(
@@ -305,7 +317,8 @@ def _fitted(
     from manygp.answers import ready_for_intervals
 
     estimator.set_params(verbose=sys.stderr.isatty())
-    estimator.fit(table.rows, table.y, alpha=table.noise, checkpoint=checkpoint)
+    given: dict[str, Any] = {"alpha": table.noise, "groups": table.groups, "time": table.time}
+    estimator.fit(table.rows, table.y, **given, checkpoint=checkpoint)
     model = ready_for_intervals(estimator.model_)
     # Noise of training rows is kept with these; an encoder, as it was fitted.
     settings = replace(model.settings, verbose=False, alpha=0.0, columns="auto")
@@ -385,6 +398,7 @@ def _fit_facts(
         "trend": trend_name(model),
         "seconds": round(seconds, 3),
         "left_out": left_out,
+        "how": LEFT_OUT_WORDS[model.left_out_by],
     }
 
 

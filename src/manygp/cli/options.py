@@ -84,6 +84,17 @@ category_option = names_option(
 number_option = names_option(
     "--number", help="These columns hold numbers, also where they look like codes, as 007."
 )
+groups_option = click.option(
+    "--groups",
+    metavar="COLUMN",
+    help="Person, school or site of each row: what is promised holds for new ones. It is not "
+    "learned from.",
+)
+time_option = click.option(
+    "--time",
+    metavar="COLUMN",
+    help="When each row was seen, a number or a date: what is promised holds for the future.",
+)
 decimal_option = click.option(
     "--decimal",
     type=click.Choice([".", ","]),

@@ -23,7 +23,7 @@ from manygp.cli.options import (
 )
 from manygp.runtime import progress
 from manygp.runtime.files import naming_full_disk
-from manygp.runtime.words import counted
+from manygp.runtime.words import LEFT_OUT_WORDS, counted
 
 if TYPE_CHECKING:  # else imported by the command: help should be quick
     import numpy as np
@@ -113,7 +113,8 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
         _, own = answers.training_rows(fitted.model)
         is_whole = len(own) == n and np.allclose(tested.y, own[:, 0], rtol=1e-9, atol=0)
         numbers = tested.numbers if is_whole else None
-        new, shown = None, f"{shown}, all of them training rows, each left out"
+        how = LEFT_OUT_WORDS[fitted.model.left_out_by]
+        new, shown = None, f"{shown}, all of them training rows, {how}"
     elif n_known:
         without = f"without {counted(n_known, 'training row')}"
         new = tested.some(~known)._replace(name=f"{tested.name} ({without})")

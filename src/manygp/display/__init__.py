@@ -7,7 +7,7 @@ from manygp.display.plots import (
     ReliabilityDisplay,
     TrendDisplay,
 )
-from manygp.display.report import Tested, write_report
+from manygp.display.report import Tested, write_emulator_report, write_report
 
 __all__ = [
     "CalibrationDisplay",
@@ -16,5 +16,6 @@ __all__ = [
     "ReliabilityDisplay",
     "Tested",
     "TrendDisplay",
+    "write_emulator_report",
     "write_report",
 ]

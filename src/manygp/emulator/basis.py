@@ -272,6 +272,7 @@ def turned(reduced: Reduced, components: Components, k: int) -> Components:
         if sizes.sum() < before * (1 + BASIS.turned):
             break
         before = sizes.sum()
+    rotation *= np.where(((basis @ rotation) ** 3).sum(axis=0) < 0, -1.0, 1.0)  # peaks, not dips
     scores = components.scores[:, :k] @ rotation
     explained = (scores**2).mean(axis=0)
     order = np.argsort(-explained, kind="stable")

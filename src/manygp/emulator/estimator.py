@@ -34,9 +34,11 @@ from manygp.emulator.basis import (
     turned,
 )
 from manygp.emulator.files import read_emulator, write_emulator
+from manygp.emulator.match import Match, match_curve, target_of
 from manygp.fit_report import NothingLearnedWarning
+from manygp.inputs import check_integer
 from manygp.regressor import ManyGPRegressor
-from manygp.runtime.parallel import n_workers, process_map
+from manygp.runtime.parallel import n_workers, process_map, single_threaded_blas
 from manygp.runtime.progress import say, warn
 from manygp.runtime.words import counted
 from manygp.storage.model_file import read_checked
@@ -310,6 +312,35 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
         truth = flat_rows(Y, slice(None), self.model_.grid)
         mean = np.asarray(self.predict(X)).reshape(truth.shape)
         return float(r2_score(truth, mean, sample_weight=sample_weight))
+
+    def match(
+        self, observed: Any, noise: Any, n_samples: int = 2000, random_state: Any = 0
+    ) -> Match:
+        """Which inputs explain an observed curve: samples of their posterior.
+
+        The inputs are as likely anywhere in the box of the training runs; the curve is normal
+        around the prediction, with the emulator's errors and the noise of the observation. The
+        sampler is the ensemble of walkers of Goodman and Weare.
+
+        Parameters
+        ----------
+        observed : array-like of the shape of a curve
+            Outputs that were not observed are NaN.
+        noise : float or array-like of the shape of a curve
+            The std of the observation, independent from output to output.
+        n_samples : int, default=2000
+        random_state : int or RandomState, default=0
+
+        Returns
+        -------
+        Match
+            With `samples` (n_samples, d), `mean` and `interval(coverage)`.
+        """
+        check_integer("n_samples", n_samples, 1)
+        target = target_of(self.model_, observed, noise)
+        seed = check_random_state(random_state).randint(2**31)
+        with single_threaded_blas():
+            return match_curve(target, int(n_samples), np.random.default_rng(seed))
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
         """Add runs without a new fit: before the first `fit` this is `fit`.

@@ -147,6 +147,8 @@ PADDING = 8
 FILLED_ROWS = 128
 # Tried in turn until the Cholesky factorisation succeeds, relative to the mean prior variance.
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
+# Rows of a likelihood in which each group has one row, at least: fewer tell nothing of a kernel.
+FEWEST_OF_GROUPS = 10
 # scikit-learn's name of the optimiser.
 L_BFGS = "fmin_l_bfgs_b"
 
@@ -357,6 +359,9 @@ class TrainingData(NamedTuple):
     spread : ndarray of shape (n,), or None
         What the learned noise variance is multiplied with: one over the weight of the row. None
         if all weigh the same. Rows that are predicted have a weight of 1.
+    groups : ndarray of shape (n,), or None
+        Rows of the same number are alike in ways that a new group's are not: kernels take that
+        for noise. See `likelihoods`.
     """
 
     X: Array
@@ -365,6 +370,7 @@ class TrainingData(NamedTuple):
     constant_mean: bool
     trend: Trend | None = None
     spread: Array | None = None
+    groups: IndexArray | None = None
 
     @property
     def mean_weight(self) -> float:
@@ -385,7 +391,8 @@ class TrainingData(NamedTuple):
         """Some of the rows."""
         trend = None if self.trend is None else self.trend.some(rows)
         known = self.X[rows], self.residuals[rows], self.alpha[rows], self.constant_mean
-        return TrainingData(*known, trend, some_of(self.spread, rows))
+        groups = None if self.groups is None else self.groups[rows]
+        return TrainingData(*known, trend, some_of(self.spread, rows), groups)
 
     def likelihood(self, rows: IndexArray) -> Likelihood:
         """The likelihood of some of the rows."""
@@ -394,6 +401,23 @@ class TrainingData(NamedTuple):
             terms = self.trend.kriging.basis[rows]
         known = self.X[rows], self.residuals[rows], self.alpha[rows], self.constant_mean
         return Likelihood(*known, terms, some_of(self.spread, rows))
+
+    def likelihoods(self, rows: IndexArray) -> list[Likelihood]:
+        """Likelihoods of some of the rows whose sum teaches a kernel.
+
+        It is one, or several in each of which a group has one row: what the rows of a group have
+        in common then looks like noise, as it does where the next group is met.
+        """
+        if self.groups is None:
+            return [self.likelihood(rows)]
+        numbers = self.groups[rows]
+        order = np.argsort(numbers, kind="stable")
+        first = np.searchsorted(numbers[order], numbers[order])
+        turn = np.empty(len(rows), dtype=np.intp)
+        turn[order] = np.arange(len(rows)) - first
+        sizes = np.bincount(turn)
+        kept = np.flatnonzero(sizes >= min(FEWEST_OF_GROUPS, sizes[0]))
+        return [self.likelihood(rows[turn == one]) for one in kept]
 
 
 class KernelFit(NamedTuple):

@@ -63,6 +63,11 @@ def train_file(settings: Settings, source: TableSource, engine: Engine, seed: in
     """The model of a large Parquet file, or of all in a folder."""
     training.check_settings(settings)
     roles = source.roles
+    if roles.splitting:
+        raise ValueError(
+            f"{source.path} has too many rows to leave some out by group or time; fit a sample of "
+            "them"
+        )
     names = tuple(input_names(open_table(source.path), roles))
     blocks, sizes = parquet_blocks(source.path, [*names, *roles.apart])
     columns = Columns(names, noise=roles.noise is not None)

@@ -52,3 +52,11 @@ UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 def _escaped(character: str) -> str:
     return repr(character)[1:-1] if not character.isprintable() else f"\\u{ord(character):04x}"
+
+
+# How training rows were left out, by `FittedModel.left_out_by`.
+LEFT_OUT_WORDS = {
+    "row": "each left out",
+    "group": "left out with their group",
+    "time": "predicted from earlier ones",
+}

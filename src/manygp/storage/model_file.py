@@ -26,7 +26,7 @@ from manygp.inputs import Scaling
 from manygp.kernels.base import Kernel, Sum, split_noise
 from manygp.kernels.mixed import MixedKernel
 from manygp.kernels.text import parse_kernel, write_kernel
-from manygp.model import REASONS, FittedModel, Room, Updates
+from manygp.model import LEFT_OUT_BY, REASONS, FittedModel, Room, Updates
 from manygp.noise import LocalNoise
 from manygp.rules import PredictionRules
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
@@ -110,6 +110,7 @@ def describe(model: FittedModel) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         "table": _encode_table(model),
         "trend": None,
         "target_transform": None,
+        "left_out_by": model.left_out_by,
     }
     if model.target_transform is not None:
         manifest["target_transform"] = encode_all(model.target_transform.to_json())
@@ -146,6 +147,8 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     if model.errors is not None:  # their squares and known noise are those of their rows
         arrays["errors_rows"] = integers(model.errors.rows)
         arrays |= {f"errors_{name}": getattr(model.errors, name) for name in ERRORS}
+        if model.left_out_by != "row":  # unknown categories are part of it
+            arrays["errors_alpha"] = model.errors.alpha
     if model.updates is not None:
         arrays["updates_recent"] = np.nan_to_num(model.updates.recent, nan=-1.0)
         arrays["updates_evidence"] = model.updates.evidence
@@ -280,8 +283,18 @@ def _decoded(
         "target_transform": transform,
         "errors": errors,
         "updates": _updates(manifest.get("updates"), arrays),
+        "left_out_by": _left_out_by(manifest.get("left_out_by", "row"), errors),
     }
     return described, parts
+
+
+def _left_out_by(stored: Any, errors: LeftOutErrors | None) -> str:
+    """How rows were left out; older files have left out each by itself."""
+    require(stored in LEFT_OUT_BY, "it does not say how rows were left out")
+    if stored != "row":
+        is_sorted = errors is not None and bool(np.all(np.diff(errors.rows) > 0))
+        require(is_sorted, "its errors are not in the order of rows")
+    return str(stored)
 
 
 def _errors(arrays: dict[str, AnyArray], data: TrainingData) -> LeftOutErrors | None:
@@ -292,8 +305,11 @@ def _errors(arrays: dict[str, AnyArray], data: TrainingData) -> LeftOutErrors | 
     variance, unknown = (floats(arrays, f"errors_{name}", rows.shape) for name in ERRORS[:2])
     means = bounded(arrays, "errors_means", (data.residuals.shape[1], len(rows)))
     require(np.all(variance > 0) and np.all(unknown >= 0), "a variance is not positive")
-    squares = (data.targets_of(rows).T - means) ** 2
-    return LeftOutErrors(squares, variance, data.alpha[rows], unknown, rows, means)
+    squares, alpha = (data.targets_of(rows).T - means) ** 2, data.alpha[rows]
+    if "errors_alpha" in arrays:
+        alpha = floats(arrays, "errors_alpha", rows.shape)
+        require(np.all(alpha >= 0), "a known noise is negative")
+    return LeftOutErrors(squares, variance, alpha, unknown, rows, means)
 
 
 def _updates(stored: Any, arrays: dict[str, AnyArray]) -> Updates | None:

@@ -13,8 +13,14 @@ from manygp.tables.base import MISSING, Batch, is_missing, quoted, refuse_repeat
 from manygp.tables.values import as_days, as_floats, as_number, as_words, is_date, is_infinite
 
 COLUMN_KINDS = ("number", "category", "date")
-# Periods of the cycles of dates, in days.
-PERIODS = {"year": 365.2425, "week": 7.0, "day": 1.0}
+# Periods of the cycles of dates, in days. A place in a week is its day, since Sundays are not
+# between Saturdays and Mondays; files of version 0.3 have sine and cosine of the "week".
+PERIODS = {"year": 365.2425, "weekday": 7.0, "week": 7.0, "day": 1.0}
+# What a cycle becomes.
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+PARTS = {cycle: WEEKDAYS if cycle == "weekday" else ("sin", "cos") for cycle in PERIODS}
+# The first Monday after the beginning of 1970.
+MONDAY = 4
 # Categories of a column of a file that may become features of 0 and 1.
 MOST_FEATURES = 1000
 # What a missing value or an unknown category may be.
@@ -63,7 +69,7 @@ class Column(NamedTuple):
         """Names of the features that it becomes."""
         if self.kind == "category":
             return self._features_of_categories()
-        cycles = (f"{self.name} ({c}, {part})" for c in self.cycles for part in ("sin", "cos"))
+        cycles = (f"{self.name} ({c}, {part})" for c in self.cycles for part in PARTS[c])
         missing = (f"{self.name} (missing)",) if self.has_missing else ()
         return (self.name, *cycles, *missing)
 
@@ -125,9 +131,16 @@ def encode_column(column: Column, batch: Batch) -> tuple[Array, Unusual]:
 
 
 def cycles_of(days: Array, cycles: tuple[str, ...]) -> list[Array]:
-    """Sine and cosine of each cycle."""
-    angles = [2 * np.pi * np.mod(days / PERIODS[cycle], 1.0) for cycle in cycles]
-    return [part(angle) for angle in angles for part in (np.sin, np.cos)]
+    """Sine and cosine of each cycle, or 0 and 1 for each day of the week."""
+    features = []
+    for cycle in cycles:
+        if cycle == "weekday":
+            day = np.floor(days - MONDAY) % len(WEEKDAYS)
+            features += [(day == k).astype(np.float64) for k in range(len(WEEKDAYS))]
+        else:
+            angle = 2 * np.pi * np.mod(days / PERIODS[cycle], 1.0)
+            features += [np.sin(angle), np.cos(angle)]
+    return features
 
 
 def codes_of(column: Column, words: list[str]) -> npt.NDArray[np.intp]:

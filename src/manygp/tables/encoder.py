@@ -49,6 +49,8 @@ class EncodingChoice:
 
 
 ENCODING = EncodingChoice()
+# The cycles that a new encoder looks for.
+SHOWN_CYCLES = ("year", "weekday", "day")
 
 
 class Encoded(NamedTuple):
@@ -82,7 +84,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Numbers stay as they are. At most ten categories become one feature of 0 and 1 each, more
     become the mean of the target among rows of the category, shrunk towards the mean of all; a
     training row gets that of other folds, in which it is not. Dates become days since 1970
-    (UTC), and the cycles of year, week and day that their range and resolution can show. A
+    (UTC), and the cycles of year, week and day that their range and resolution can show: a week as
+    one feature of 0 and 1 for each of its days. A
     missing number or date is filled with the median; if training rows lack it too, a further
     feature says so. A missing category is a category.
 
@@ -146,28 +149,36 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.fit_transform(X, y)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, rows: Any = None, **_: Any) -> Array:
+    def fit_transform(
+        self, X: Any, y: Any = None, rows: Any = None, groups: Any = None, **_: Any
+    ) -> Array:
         """Learn what the columns hold, and encode them: (n, d), or those that `rows` marks.
 
-        The means of categories are those of other folds; `transform` has those of all rows.
+        The means of categories are those of other folds; `transform` has those of all rows. Rows
+        of the same number in `groups` (n,), from 0 on, are in the same fold, and a category that
+        one group alone has tells nothing about others: its mean is that of all.
         """
         batch, Y = _required(as_batch(X)), _targets(y)
         if rows is not None and len(rows) == len(Y):
             batch, Y = batch.some(rows), Y[rows]
+            groups = None if groups is None else groups[rows]
         findings = self._findings(batch, len(Y))
         rng = np.random.RandomState(self.random_state)
-        few = len(Y) <= 2 * ENCODING.folds
-        folds = np.arange(len(Y)) % 2 if few else rng.randint(ENCODING.folds, size=len(Y))
+        folds = _folds(len(Y), groups, rng)
         given = rng.permutation(len(Y))[: ENCODING.donors]
         columns, pieces, donors, gaps = [], [], [], []
         for one in findings:
             column = _learn(one.name, one.kind, batch, Y)
+            column = _without_own_groups(column, batch, Y, groups)
             piece, unusual = encode_column(column, batch)
             if column.kind == "category":
                 column = column._replace(fill=tuple(safe_mean(piece).tolist()))
             columns.append(column)
             donors.append(piece[given])
-            pieces.append(_out_of_fold(column, batch, Y, folds) if column.means else piece)
+            strange = None if groups is None else safe_mean(Y)
+            pieces.append(
+                _out_of_fold(column, batch, Y, folds, strange) if column.means else piece
+            )
             gaps.append(unusual.missing)
         refuse_repeated("encoded column", [name for one in columns for name in one.features])
         encoded, lacking = np.hstack(pieces), np.column_stack(gaps)
@@ -251,7 +262,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         where = np.flatnonzero(rows.doubtful.any(axis=1))
         for start in range(0, len(where), ENCODING.doubtful_rows):
             index = where[start : start + ENCODING.doubtful_rows]
-            copies = self._alternatives(rows.X[index], rows.doubtful[index])
+            copies = self.alternatives(rows.X[index], rows.doubtful[index])
             known = np.tile(alpha[index], len(copies))
             means, stds = answer(copies.reshape(-1, copies.shape[2]), known)
             shape = (len(copies), len(index), *mean.shape[1:])
@@ -262,7 +273,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             std[index] = unit * np.sqrt(spread)
         return mean, std
 
-    def _alternatives(self, X: Array, doubtful: npt.NDArray[np.bool_]) -> Array:
+    def alternatives(self, X: Array, doubtful: npt.NDArray[np.bool_]) -> Array:
         """The rows with the values of each donor where they are doubtful: (k, N, d)."""
         copies = np.repeat(X[None], len(self.donors_), axis=0)
         for j, own in enumerate(self.places):
@@ -445,14 +456,40 @@ def _target_means(codes: npt.NDArray[np.intp], Y: Array, n_categories: int) -> A
     return np.array(parts) * unit[:, None]
 
 
-def _out_of_fold(column: Column, batch: Batch, Y: Array, folds: npt.NDArray[Any]) -> Array:
-    """The means of the categories of training rows, by rows of other folds: (n, t)."""
+def _folds(n: int, groups: Any, rng: np.random.RandomState) -> npt.NDArray[Any]:
+    """The fold of each of n rows, or of its group."""
+    n_units = n if groups is None else int(groups.max()) + 1
+    few = n <= 2 * ENCODING.folds
+    folds = np.arange(n_units) % 2 if few else rng.randint(ENCODING.folds, size=n_units)
+    return folds if groups is None else folds[groups]
+
+
+def _without_own_groups(column: Column, batch: Batch, Y: Array, groups: Any) -> Column:
+    """The column, in which a category of one group alone has the mean of all rows."""
+    if not column.means or groups is None:
+        return column
+    codes = codes_of(column, as_words(batch.columns[column.name]))
+    pairs = np.unique(np.column_stack([codes, groups]), axis=0)
+    own = np.bincount(pairs[:, 0], minlength=len(column.categories)) == 1
+    means = np.where(own, safe_mean(Y)[:, None], np.array(column.means))
+    return column._replace(means=tuple(map(tuple, means.tolist())))
+
+
+def _out_of_fold(
+    column: Column, batch: Batch, Y: Array, folds: npt.NDArray[Any], strange: Array | None
+) -> Array:
+    """The means of the categories of training rows, by rows of other folds: (n, t).
+
+    Categories that no other fold has get `strange` (t,), if it is given.
+    """
     codes = codes_of(column, as_words(batch.columns[column.name]))
     encoded = np.empty((len(codes), Y.shape[1]))
     for fold in np.unique(folds):
         own = folds == fold
         means = _target_means(codes[~own], Y[~own], len(column.categories))
         encoded[own] = means.T[codes[own]]
+        if strange is not None:
+            encoded[own & ~np.isin(codes, codes[~own])] = strange
     return encoded
 
 
@@ -460,7 +497,8 @@ def _cycles_that_show(days: Array) -> tuple[str, ...]:
     """The cycles that days of this range and resolution can show."""
     shown = []
     resolution = np.diff(np.unique(days)).min(initial=np.inf)
-    for cycle, period in PERIODS.items():
+    for cycle in SHOWN_CYCLES:
+        period = PERIODS[cycle]
         turns = np.ptp(days) / period
         spread = 1 - np.abs(np.exp(2j * np.pi * np.mod(days / period, 1.0)).mean())
         differ = turns >= ENCODING.cycle_turns and spread > ENCODING.cycle_spread

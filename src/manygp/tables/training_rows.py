@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import Array
-from manygp.tables.base import Batch, TableFile, refuse_repeated
+from manygp.tables.base import Batch, TableFile, is_missing, refuse_repeated
 from manygp.tables.columns import Column, Refusal, encode_column
 from manygp.tables.formats import open_table
 from manygp.tables.survey import KIND_WORDS, Finding, Problem, Problems, Survey, problems_of
@@ -36,6 +36,10 @@ class ColumnRoles(NamedTuple):
         The column of known noise variances; it holds numbers.
     categories, numbers : sequences of str
         Columns that hold categories, or numbers, whatever they look like.
+    groups : str, optional
+        The column of the groups that rows are left out by; it is not one of X.
+    time : str, optional
+        The column of the time of each row; it may be one of X, and is, unless it is left out.
     """
 
     target: str
@@ -44,6 +48,8 @@ class ColumnRoles(NamedTuple):
     noise: str | None = None
     categories: Sequence[str] = ()
     numbers: Sequence[str] = ()
+    groups: str | None = None
+    time: str | None = None
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -52,12 +58,36 @@ class ColumnRoles(NamedTuple):
             **dict.fromkeys(self.categories, "category"),
             **dict.fromkeys(self.numbers, "number"),
             **dict.fromkeys(self.apart, "target"),
+            **({} if self.groups is None else {self.groups: "category"}),
         }
 
     @property
     def apart(self) -> list[str]:
-        """Columns that are not learned from."""
+        """Columns of numbers that are not learned from."""
         return [self.target] if self.noise is None else [self.target, self.noise]
+
+    @property
+    def splitting(self) -> list[str]:
+        """Columns that say which rows are left out together."""
+        return [one for one in (self.groups, self.time) if one is not None]
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Refuse a column that has two roles; `columns` are those that X is to have."""
+        if self.noise == self.target:
+            raise ValueError(
+                f"{self.target!r} cannot be both the target and the column of its noise"
+            )
+        for what, name in zip(("target", "noise"), self.apart, strict=False):
+            if name in columns:
+                raise ValueError(
+                    f"the {what} {name!r} is also one of the columns to learn it from"
+                )
+        if set(self.splitting) & set(self.apart):
+            raise ValueError("groups and time are other columns than the target and its noise")
+
+    def beside(self, names: Sequence[str]) -> list[str]:
+        """Columns that are read beside those of X, which have these names."""
+        return [*self.apart, *(one for one in self.splitting if one not in names)]
 
 
 class TrainingTable(NamedTuple):
@@ -75,6 +105,8 @@ class TrainingTable(NamedTuple):
         Rows that were left out, since their target is missing.
     numbers : ndarray of shape (n,)
         Places of the rows in the table; 1 is the first below the header.
+    groups, time : ndarrays of shape (n,), or None
+        What the columns of these roles hold.
     """
 
     rows: Batch
@@ -83,6 +115,8 @@ class TrainingTable(NamedTuple):
     noise: Array | None
     n_dropped: int
     numbers: npt.NDArray[np.intp]
+    groups: npt.NDArray[Any] | None = None
+    time: npt.NDArray[Any] | None = None
 
 
 def read_training(
@@ -104,13 +138,14 @@ def read_training(
     """
     table = open_table(path, decimal)
     names = input_names(table, roles)
-    every = [*names, *roles.apart]
+    every = [*names, *roles.beside(names)]
     survey, store = Survey(every, roles.kinds), _Store(every)
     with naming_file(table):
         for batch in table.batches(every, TRAINING_PIECE_ROWS):
             store.add(batch, survey.add(batch))
         findings = survey.findings()
-        problems = problems_of(findings, missing, roles.target)
+        own = [one for one in findings if one.name != roles.groups]
+        problems = problems_of(own, missing, roles.target)
         problems += _noise_problems(findings, roles.noise)
         if problems:
             raise Problems(problems)
@@ -125,7 +160,8 @@ def survey_table(
 ) -> tuple[list[Finding], int]:
     """What the columns of X and the target hold, and the number of rows."""
     table = open_table(path, decimal)
-    survey, n_rows = Survey([*input_names(table, roles), *roles.apart], roles.kinds), 0
+    names = input_names(table, roles)
+    survey, n_rows = Survey([*names, *roles.beside(names)], roles.kinds), 0
     for batch in table.batches(survey.columns, TRAINING_PIECE_ROWS):
         survey.add(batch)
         n_rows += batch.n_rows
@@ -134,21 +170,18 @@ def survey_table(
 
 def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     """Names of the columns of X."""
-    target, columns = roles.target, roles.columns
+    columns = roles.columns
     known = (*roles.categories, *roles.numbers)
-    for name in (*roles.apart, *(columns or ()), *roles.drop, *known):
+    for name in (*roles.apart, *roles.splitting, *(columns or ()), *roles.drop, *known):
         table.check_column(name)
     refuse_repeated("of the columns of a known kind", known)
-    if roles.noise == target:
-        raise ValueError(f"{target!r} cannot be both the target and the column of its noise")
-    for what, name in zip(("target", "noise"), roles.apart, strict=False):
-        if name in (columns or ()):
-            raise ValueError(f"the {what} {name!r} is also one of the columns to learn it from")
+    roles.check(columns or ())
     refuse_repeated("of the chosen columns", columns or ())
     names = table.names if columns is None else columns
-    inputs = [name for name in names if name not in roles.apart and name not in roles.drop]
+    left = {*roles.apart, *roles.drop, *(() if columns else (roles.groups,))}
+    inputs = [name for name in names if name not in left]
     if not inputs:
-        raise ValueError(f"{table.path}: no column is left to learn {target!r} from")
+        raise ValueError(f"{table.path}: no column is left to learn {roles.target!r} from")
     return inputs
 
 
@@ -210,7 +243,10 @@ def _assembled(
     store: _Store, findings: Sequence[Finding], names: Sequence[str], roles: ColumnRoles
 ) -> TrainingTable:
     kinds = {one.name: one.kind for one in findings}
-    columns = {name: store.column(name, kinds[name]) for name in (*names, *roles.apart)}
+    every = [*names, *roles.beside(names)]
+    columns = {name: store.column(name, kinds[name]) for name in every}
+    apart = {role: columns.get(role or "") for role in (roles.groups, roles.time)}
+    columns = {name: one for name, one in columns.items() if name in (*names, *roles.apart)}
     y = columns.pop(roles.target)
     noise = None if roles.noise is None else columns.pop(roles.noise)
     known = ~np.isnan(y)
@@ -220,7 +256,19 @@ def _assembled(
         y, noise = y[known], None if noise is None else noise[known]
     categories = frozenset(name for name in names if kinds[name] == "category")
     rows = Batch(0, columns, None, categories)
-    return TrainingTable(rows, y, roles.target, noise, n_dropped, np.flatnonzero(known) + 1)
+    numbers = np.flatnonzero(known) + 1
+    groups, time = (_of_known(apart[one], known) for one in (roles.groups, roles.time))
+    return TrainingTable(rows, y, roles.target, noise, n_dropped, numbers, groups, time)
+
+
+def _of_known(values: npt.NDArray[Any] | None, known: npt.NDArray[np.bool_]) -> Any:
+    """Values of the rows that are `known`, if there are any; None where one is missing."""
+    if values is None:
+        return None
+    values = values[known]
+    if values.dtype.kind == "O":
+        values[is_missing(values)] = None
+    return values
 
 
 def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Problem]:

@@ -450,8 +450,8 @@ class _TrendComparison(NamedTuple):
     ) -> NoisyKernel:
         """A kernel for all experts, learned from blocks of rows."""
         kernel = start_kernel(learned, variance)
-        likelihoods, free = [learned.likelihood(one) for one in blocks], np.zeros(kernel.n_free)
-        objective = Objective(kernel, free, TREND.tolerance, self.run.optimizer)
+        likelihoods = [it for one in blocks for it in learned.likelihoods(one)]
+        objective = Objective(kernel, np.zeros(kernel.n_free), TREND.tolerance, self.run.optimizer)
         return maximise(likelihoods, objective, kernel.theta[None]).kernel
 
     def _nll_by(self, candidate: TrendCandidate, kernel: NoisyKernel) -> Array:

@@ -146,7 +146,7 @@ def fit_shared(
     objective = Objective(kernel, free, FITTING.shared_tolerance, run.optimizer)
 
     def fit(missing: list[Array]) -> Fits:
-        likelihoods = [data.likelihood(block) for block in blocks]
+        likelihoods = [one for block in blocks for one in data.likelihoods(block)]
         with thread_map(run.n_jobs, limit=limit) as parallel_map:
             for starts in missing:
                 planned = len(starts) * shared_evaluations(kernel.n_free)
@@ -267,7 +267,7 @@ def _fit_in_parallel(
 
 def fit_kernel(data: TrainingData, objective: Objective, task: Task) -> KernelFit:
     """The hyperparameters of one expert, from its own rows."""
-    return maximise([data.likelihood(task.rows)], objective, task.starts)
+    return maximise(data.likelihoods(task.rows), objective, task.starts)
 
 
 def _in_processes(

@@ -149,7 +149,7 @@ class Variant(NamedTuple):
         start = self.kernel(data)
         objective = Objective(start, self.precision(start), tolerance, run.optimizer)
         starts = np.vstack([start.theta if theta is None else theta, *restarts])
-        return data, maximise([data.likelihood(np.arange(len(data.X)))], objective, starts)
+        return data, maximise(data.likelihoods(np.arange(len(data.X))), objective, starts)
 
 
 class Evaluated(NamedTuple):
@@ -221,7 +221,7 @@ def _select_by_folds(
         best = evaluated[_chosen(evaluated)]
         evaluated += [_evaluate(one, builder, order) for one in _with_forests(best, builder)]
     best = evaluated[_chosen(evaluated)]
-    errors = _paid(evaluated, order)
+    errors = _paid(evaluated, _folds(order, SINGLE.folds, builder.data.groups))
     selection = _corrected(best.committee(builder), rules, errors, errors.means)
     compared = [
         Alternative("expert", one.variant.name, float(one.nll.mean()), one is best)
@@ -315,6 +315,16 @@ def _order_of_folds(data: TrainingData, rng: np.random.Generator) -> IndexArray:
     return np.lexsort(columns)[rng.permutation(len(data.X))]
 
 
+def _folds(order: IndexArray, most: int, groups: IndexArray | None) -> list[IndexArray]:
+    """At most so many folds of rows in an order (n,); those of a group are in the same one."""
+    if groups is None:
+        return np.array_split(order, min(len(order), most))
+    numbers, first = np.unique(groups[order], return_index=True)
+    mixed = numbers[np.argsort(first)]
+    parts = np.array_split(mixed, min(len(mixed), most))
+    return [order[np.isin(groups[order], part)] for part in parts]
+
+
 def _evaluate(variant: Variant, builder: Builder, order: IndexArray) -> Evaluated:
     """Let a variant learn from all rows, and from all but each fold.
 
@@ -331,7 +341,7 @@ def _evaluate(variant: Variant, builder: Builder, order: IndexArray) -> Evaluate
         learned = variant.learn(rest, run, variant.tolerances[1], theta)
         return _errors_of(*learned, data, fold)
 
-    folds = np.array_split(order, min(n, variant.n_folds))
+    folds = _folds(order, variant.n_folds, data.groups)
     with thread_map(run.n_jobs) as parallel_map:
         pieces = list(parallel_map(left_out, folds))
     in_order = np.argsort(np.concatenate(folds))
@@ -374,14 +384,15 @@ def _chosen(evaluated: list[Evaluated], rows: AnyArray | slice = slice(None)) ->
     return best
 
 
-def _paid(evaluated: list[Evaluated], order: IndexArray) -> LeftOutErrors:
+def _paid(evaluated: list[Evaluated], folds: list[IndexArray]) -> LeftOutErrors:
     """Errors of all rows, those of a fold by the variant that the other folds choose."""
-    chosen = np.empty(len(order), dtype=np.intp)
-    for fold in np.array_split(order, min(len(order), SINGLE.folds)):
-        others = np.ones(len(order), dtype=bool)
+    n = sum(map(len, folds))
+    chosen = np.empty(n, dtype=np.intp)
+    for fold in folds:
+        others = np.ones(n, dtype=bool)
         others[fold] = False
         chosen[fold] = _chosen(evaluated, others)
-    rows = np.arange(len(order))
+    rows = np.arange(n)
     every = zip(*(one.errors for one in evaluated), strict=True)
     return LeftOutErrors(*(np.stack(one)[chosen, ..., rows].T for one in every))
 

@@ -17,7 +17,7 @@ from manygp.display.report.rows import NORMAL_REACH, Target
 from manygp.model import FittedModel
 from manygp.relevance import Relevance
 from manygp.runtime.words import counted
-from manygp.tables.columns import PERIODS, Column, cycles_of
+from manygp.tables.columns import MONDAY, PARTS, PERIODS, WEEKDAYS, Column, cycles_of
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,10 @@ class EffectsSection:
 
 EFFECTS = EffectsSection()
 
-# The first Monday after the beginning of 1970.
-MONDAY = 4.0
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+WEEKS = ("week", "weekday")
 # Ticks of one turn of a cycle: days, and words.
 CYCLE_TICKS = {
     "year": ((0.0, "Jan"), (90.0, "Apr"), (181.0, "Jul"), (273.0, "Oct"), (365.0, "Jan")),
-    "week": (),
     "day": ((0.0, "0:00"), (0.25, "6:00"), (0.5, "12:00"), (0.75, "18:00"), (1.0, "24:00")),
 }
 
@@ -59,7 +56,7 @@ class Change(NamedTuple):
     ----------
     source : SourceColumn
     cycle : str
-        "year", "week" or "day" if only the place in that cycle changes; "" otherwise.
+        "year", "weekday", "week" or "day" if only the place in that cycle changes; "" otherwise.
     x : ndarray of shape (g,)
         Places along the column, days for a cycle; categories have 0, 1, ...
     words : list of str
@@ -81,7 +78,7 @@ class Change(NamedTuple):
     def title(self) -> str:
         """The column, and which part of a time changes."""
         if self.cycle:
-            return f"{self.source.name}: within a {self.cycle}"
+            return f"{self.source.name}: within a {self.cycle.removesuffix('day') or 'day'}"
         return f"{self.source.name}: over time" if self.source.column.cycles else self.source.name
 
 
@@ -133,9 +130,11 @@ def changes_of(source: SourceColumn, rows: Inputs) -> list[Change]:
     own = [first, every[-1]] if column.has_missing else [first]  # cycles stay those of the rows
     course = np.column_stack([known, np.zeros_like(known)])[:, : len(own)]
     changes = [Change(source, "", known, [], own, course)]
-    for k, cycle in enumerate(column.cycles):
+    behind = first + 1
+    for cycle in column.cycles:
         days = days_of(cycle, whole="day" not in column.cycles)
-        places = [first + 1 + 2 * k, first + 2 + 2 * k]
+        places = list(range(behind, behind + len(PARTS[cycle])))
+        behind += len(PARTS[cycle])
         turn = np.column_stack(cycles_of(days, (cycle,)))
         changes.append(Change(source, cycle, days, [], places, turn))
     return changes
@@ -143,6 +142,8 @@ def changes_of(source: SourceColumn, rows: Inputs) -> list[Change]:
 
 def days_of(cycle: str, *, whole: bool) -> Array:
     """Days since 1970 through one turn of a cycle: a year, a week from Monday, or a day."""
+    if cycle == "weekday":
+        return MONDAY + np.arange(7.0)
     if cycle == "week":
         return MONDAY + (np.arange(7.0) if whole else np.linspace(0, 7, EFFECTS.places))
     return np.linspace(0, PERIODS[cycle], EFFECTS.places)
@@ -247,7 +248,7 @@ def _word(change: Change, k: int) -> str:
     x = float(change.x[k])
     if change.cycle == "year":
         return day_word(x, "D")[5:]
-    if change.cycle == "week":
+    if change.cycle in WEEKS:
         return WEEKDAYS[int(x - MONDAY) % 7]
     return day_word(x, "m")[11:] if change.cycle == "day" else change.source.word(x)
 
@@ -257,8 +258,8 @@ def _axis(change: Change) -> ChartAxis:
     low, high = float(change.x.min()), float(change.x.max())
     if not change.cycle:
         return (dates if change.source.column.kind == "date" else linear)(low, high)
-    ticks = CYCLE_TICKS[change.cycle]
-    if change.cycle == "week":
+    ticks: tuple[tuple[float, str], ...] = CYCLE_TICKS.get(change.cycle, ())
+    if change.cycle in WEEKS:
         half = 0.0 if len(change.x) == 7 else 0.5
         ticks = tuple((MONDAY + k + half, name) for k, name in enumerate(WEEKDAYS))
     return ChartAxis(low, high, ticks)

@@ -14,7 +14,7 @@ from manygp.answers import LEFT_OUT_ROWS
 from manygp.arrays import Array, IndexArray
 from manygp.display.report.columns import Inputs, comparable, training_inputs
 from manygp.model import FittedModel
-from manygp.runtime.words import counted
+from manygp.runtime.words import LEFT_OUT_WORDS, counted
 
 # The share of rows that intervals hold, unless tested rows have others.
 COVERAGE = 0.9
@@ -218,9 +218,11 @@ def left_out_set(
     every = training_inputs(model)
     n, t = len(every.X), len(targets)
     called = np.arange(n) + 1 if numbers is None else np.asarray(numbers)
-    some = f"{counted(n, 'training row')}, each left out"
+    how = LEFT_OUT_WORDS[model.left_out_by]
+    some = f"{counted(n, 'training row')}, {how}"
     if len(rows) < n:
-        some = f"{len(rows):,} random ones of {n:,} training rows, each left out"
+        kind = "of the" if model.left_out_by == "time" else "random ones of"
+        some = f"{len(rows):,} {kind} {n:,} training rows, {how}"
     columns = tuple(one.reshape(-1, t) for one in (Y, mean, std, *ends))
     scored = _scored(model, targets, columns, (transformed[0], transformed[1]))
     return RowSet(some, True, called[rows], every.some(rows), coverage, scored, rows)

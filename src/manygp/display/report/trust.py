@@ -256,7 +256,7 @@ def _slices_table(rows: RowSet, scored: Scored, groups: dict[str, list[Slice]]) 
     floor = max(0.0, float(np.floor(10 * min(*shares, rows.coverage - 0.1)) / 10))
     text = (
         f"The share of rows whose {nominal(rows.coverage)} interval holds the true value, for "
-        f"several kinds of {'training rows, each left out' if rows.left_out else 'rows'}. The "
+        f"several kinds of {'training rows, left out,' if rows.left_out else 'rows'}. The "
         "pale band holds the share 99 times of 100 if the intervals are right; outside of it a "
         "share is called low or high. The region where intervals hold least was found in one "
         "half of the rows, and the other half, which is shown, judges it."
