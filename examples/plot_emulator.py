@@ -106,10 +106,11 @@ left.plot(place, simulate(hidden[None])[0], "k--", linewidth=1, label="simulator
 left.plot([], [], color="C1", label="emulator at samples")
 left.legend(frameon=False)
 left.set(xlabel="place", ylabel="wave")
-right.violinplot(found.samples, vert=False, showextrema=False, widths=0.9)
+right.hlines(np.arange(1, 7), *found.interval(0.9), color="C1", alpha=0.5, lw=9, label="90%")
+right.plot(found.mean, np.arange(1, 7), "o", color="C1", label="mean")
 right.plot(hidden, np.arange(1, 7), "k|", markersize=18, label="truth")
 right.set(yticks=np.arange(1, 7), yticklabels=names, xlim=(0, 1), xlabel="input")
-right.legend(frameon=False, loc="lower left")
+right.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 for ax in (left, right):
     ax.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -480,11 +480,14 @@ EVERY_SIGNAL = pytest.mark.parametrize("name", SIGNALS)
 @EVERY_SIGNAL
 def test_slopes_of_kernels_equal_differences(name):
     kernel, d = CASES[name].kernel, CASES[name].n_columns
-    Z, x = rows(9, d), np.random.default_rng(7).normal(size=d)
-    expected = by_differences(lambda z: kernel(z[None], Z)[0], x)
-    assert_allclose(kernel.slopes(x, Z), expected, rtol=1e-6, atol=1e-7)
-    expected = by_differences(lambda z: kernel.diag(z[None])[0], x)
-    assert_allclose(kernel.diag_slope(x), expected, rtol=1e-6, atol=1e-8)
+    rng = np.random.default_rng(7)
+    Z, X, K_bar = rows(9, d), rng.normal(size=(3, d)), rng.normal(size=(3, 9))
+    found, of_diagonal = kernel.slopes(X, Z, K_bar), kernel.diag_slope(X)
+    for a, x in enumerate(X):
+        expected = by_differences(lambda z: kernel(z[None], Z)[0], x)
+        assert_allclose(found[a], K_bar[a] @ expected, rtol=1e-6, atol=1e-7)
+        expected = by_differences(lambda z: kernel.diag(z[None])[0], x)
+        assert_allclose(of_diagonal[a], expected, rtol=1e-6, atol=1e-8)
 
 
 @EVERY_SIGNAL
@@ -500,12 +503,13 @@ def test_an_expert_has_the_slopes_of_what_it_predicts(name, constant_mean):
         found = predict_expert(one, x[None], Workspace(), with_variance=True)
         return np.array([found.mean[0, 0], found.variance[0], found.prior_variance[0]])
 
-    x = np.random.default_rng(7).normal(size=d)
-    mean, variance, prior, _ = found = predict_slopes(one, x, None)
-    assert_allclose([mean.value, variance.value, prior.value], said(x), rtol=1e-10)
-    slopes = [mean.slope, variance.slope, prior.slope]
-    assert_allclose(slopes, by_differences(said, x), rtol=1e-5, atol=1e-6)
-    assert_array_equal(found.prior_mean.slope, np.zeros(d))
+    X = np.random.default_rng(7).normal(size=(2, d))
+    mean, variance, prior, _ = found = predict_slopes(one, X, None)
+    for a, x in enumerate(X):
+        assert_allclose([mean.value[a], variance.value[a], prior.value[a]], said(x), rtol=1e-10)
+        slopes = [mean.slope[a], variance.slope[a], prior.slope[a]]
+        assert_allclose(slopes, by_differences(said, x), rtol=1e-5, atol=1e-6)
+    assert_array_equal(found.prior_mean.slope, np.zeros((2, d)))
 
 
 # Trends: those of every family, fitted to a line, a wave and a product of two columns.
@@ -665,21 +669,21 @@ def fitted_model(name):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("place", range(len(QUERIES)), ids=["inside", "edge", "outside", "far"])
+@pytest.mark.parametrize("latent", [False, True], ids=["with noise", "latent"])
 @pytest.mark.parametrize("name", MODELS)
-def test_gradients_of_models_equal_differences(name, place):
-    fitted, x = fitted_model(name), QUERIES[place]
+def test_slopes_of_models_equal_differences(name, latent):
+    fitted = fitted_model(name)
+    said = fitted.predict(QUERIES, return_std=True, latent=latent)
+    mean, std, *slopes = fitted.predict_slopes(QUERIES, latent=latent)
+    assert_allclose([mean, std], said, rtol=1e-8)
+    for place, x in enumerate(QUERIES):  # inside, at the edge, outside, far
 
-    def answers(z):
-        return np.ravel(fitted.predict(z[None], return_std=True))
+        def answers(z):
+            return np.ravel(fitted.predict(z[None], return_std=True, latent=latent))
 
-    mean, std, *slopes = fitted.predict(
-        x[None], return_std=True, return_mean_grad=True, return_std_grad=True
-    )
-    assert_allclose([mean[0], std[0]], answers(x), rtol=1e-12)
-    for found, expected in zip(slopes, by_differences(answers, x, h=3e-4), strict=True):
-        atol = 5e-5 * np.abs(expected).max() + 1e-8
-        assert_allclose(found, expected, rtol=5e-4, atol=atol)
+        for found, expected in zip(slopes, by_differences(answers, x, h=3e-4), strict=True):
+            atol = 5e-5 * np.abs(expected).max() + 1e-8
+            assert_allclose(found[place], expected, rtol=5e-4, atol=atol)
 
 
 # Metrics

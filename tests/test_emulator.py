@@ -4,6 +4,7 @@ import pickle
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -403,9 +404,27 @@ def test_the_density_of_a_curve_is_that_of_its_covariance(small):
     np.testing.assert_allclose(np.diff(target.log_density(X)), np.diff(expected), rtol=1e-6)
 
 
+def test_no_walker_stays_where_the_curve_is_not_explained():
+    """Two peaks of the density, one of which explains nothing once the noise is small."""
+
+    class Two(NamedTuple):
+        model: object
+
+        def log_density(self, X):
+            far, near = (-0.5 * (((X - c) / 0.01) ** 2).sum(axis=1) for c in (0.2, 0.8))
+            return np.logaddexp(far - 200, near)
+
+    X = runs(20)
+    one = ManyGPRegressor(manygp.kernels.RBF() + manygp.kernels.White(), optimizer=None)
+    one.fit(X, X[:, 0])
+    found = match.match_curve(Two(SimpleNamespace(models=(one,))), 1000, np.random.default_rng(0))
+    assert np.abs(found.samples - 0.8).max() < 0.06
+    np.testing.assert_allclose(found.samples.std(axis=0), 0.01, rtol=0.15)
+
+
 @pytest.mark.slow
 def test_ninety_percent_regions_of_the_inputs_hold_ninety_percent(monkeypatch):
-    with_numbers(monkeypatch, match, "WALK", walkers=40, starts=500, warm_up=60)
+    with_numbers(monkeypatch, match, "WALK", walkers=100, per_input=10, warm_up=20)
     X, truth = runs(60), runs(100, 11)
     model = ManyGPEmulator(LEAN, n_components=2, random_state=0).fit(X, curves_of(X))
     inside, joint = [], []

@@ -6,8 +6,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from manygp import ManyGPRegressor, ModelFileError, load
 from manygp.answers import left_out_rows
+from manygp.calibration import LeftOutErrors
 from manygp.kernels import RBF, White
-from manygp.noise import NOISE, _bounded, split_variance
+from manygp.noise import NOISE, _bounded, learn_noise, split_variance
+from manygp.rules import VarianceCurve
 from manygp.storage import container
 
 
@@ -76,6 +78,31 @@ def test_pure_noise_stays_as_it_is(seed):
     assert nll(auto, Z_new, new) == pytest.approx(nll(same, Z_new, new), abs=5e-4)
 
 
+def left_out(Z, log_variance, rng):
+    """Left-out rows whose squared errors are so much larger than promised, and their mean."""
+    n, errors = len(Z), np.exp(log_variance / 2) * rng.normal(size=len(Z))
+    ones = np.ones(n)
+    return LeftOutErrors(errors[None] ** 2, ones, 0 * ones, ones, np.arange(n), Z[:, 1:2].T)
+
+
+def test_columns_that_say_nothing_about_the_noise_have_no_say():
+    rng = np.random.default_rng(0)
+    Z, new = rng.normal(size=(200, 12)), rng.normal(size=(1000, 12))
+    noise, _ = learn_noise(left_out(Z, 1.2 * Z[:, 0], rng), VarianceCurve(), Z)
+    factor = noise.log_factor(0, new, np.ones(1000), new[:, 1])
+    assert np.corrcoef(factor, new[:, 0])[0, 1] > 0.9  # .77 if all columns have the same prior
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_region_of_few_rows_without_errors_promises_no_tiny_std(seed):
+    rng = np.random.default_rng(seed)
+    Z, new = rng.uniform(size=(120, 3)), rng.uniform(size=(500, 3)) * [0.3, 1, 1]
+    quiet = np.where(Z[:, 0] < 0.3, -14.0, np.log(1 / 0.7))  # some 40 rows hit exactly
+    noise, _ = learn_noise(left_out(Z, quiet, rng), VarianceCurve(), Z, forced=True)
+    factor = noise.log_factor(0, new, np.ones(500), new[:, 1])
+    assert 0.4 < np.exp(factor / 2).mean() < 0.95
+
+
 def test_errors_are_not_larger_than_promised_on_average():
     few, targets = rows_of(150, 0)
     model = ManyGPRegressor(random_state=0, noise="local").fit(few, targets)
@@ -128,13 +155,12 @@ def test_covariance_draws_and_slopes_agree_with_the_std(local):
     assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-9)
     draws = local.sample_y(X_NEW[:40], 4000, random_state=0)
     assert_allclose(draws.std(axis=1), std, rtol=0.08)
-    for x in X_NEW[:3]:
-        *_, slope = local.predict(
-            x[None], return_std=True, return_mean_grad=True, return_std_grad=True
-        )
-        steps = 1e-4 * np.eye(3)
-        ends = [local.predict(x + side * steps, return_std=True)[1] for side in (1, -1)]
-        assert_allclose(slope, (ends[0] - ends[1]) / 2e-4, rtol=1e-2, atol=2e-3)
+    for latent in (False, True):
+        slopes = local.predict_slopes(X_NEW[:3], latent=latent).std_slope
+        for x, slope in zip(X_NEW, slopes, strict=False):
+            steps = 1e-4 * np.eye(3)
+            ends = [local.predict(x + s * steps, True, latent=latent)[1] for s in (1, -1)]
+            assert_allclose(slope, (ends[0] - ends[1]) / 2e-4, rtol=1e-2, atol=2e-3)
 
 
 def test_a_file_keeps_it_bit_for_bit(local, tmp_path):

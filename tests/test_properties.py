@@ -55,7 +55,7 @@ CLEAR = re.compile(
 # The warnings that are promised.
 DOCUMENTED = (
     r"y is constant|one row tells nothing|y has a standard deviation of|rows \d+ and \d+ are equal"
-    r"|The optimal value found for"
+    r"|The optimal value found for|1 row is a copy|[0-9,]+ rows are copies"
 )
 
 

@@ -244,12 +244,18 @@ def test_covariance_std_noise_and_draws_agree(logged):
 
 
 def test_derivatives_are_those_of_differences(logged):
-    x, step = NEW[:1], 1e-5
-    _, _, *slopes = logged.predict(x, True, return_mean_grad=True, return_std_grad=True)
-    for j in range(2):
-        sides = [logged.predict(x + s * step * np.eye(2)[j], True) for s in (1, -1)]
-        for slope, high, low in zip(slopes, *sides, strict=True):
-            assert_allclose(slope[j], (high[0] - low[0]) / (2 * step), rtol=1e-4)
+    step = 1e-5
+    for latent in (False, True):
+        mean, std, *slopes = logged.predict_slopes(NEW[:5], latent=latent)
+        said = logged.predict(NEW[:5], return_std=True, latent=latent)
+        assert_allclose([mean, std], said, rtol=1e-9)
+        for j in range(2):
+            sides = [
+                logged.predict(NEW[:5] + s * step * np.eye(2)[j], True, latent=latent)
+                for s in (1, -1)
+            ]
+            for slope, high, low in zip(slopes, *sides, strict=True):
+                assert_allclose(slope[:, j], (high - low) / (2 * step), rtol=1e-3)
 
 
 def test_known_noise_is_in_the_units_of_y(logged):

@@ -119,3 +119,19 @@ SMALL_MODELS = {
     "ngboost": "NGBoost",
     "lightgbm": "LightGBM",
 }
+
+# The tables of the study `messy`, from packages on the registry: see `messy.TABLES`.
+MESSY_TASKS = (
+    "cars", "seattle-weather", "stocks", "rand-hie", "fair", "co2", "exam", "ames", "chicago",
+    "diamonds", "movies", "towny",
+)  # fmt: skip
+
+# The models of the study `messy`, and their names in its tables.
+MESSY_MODELS = {
+    "manygp": "manygp",
+    "scikit-learn": "scikit-learn GPR",
+    "catboost": "CatBoost, uncertainty",
+    "catboost-quantiles": "CatBoost, conformal quantiles",
+    "lightgbm-quantiles": "LightGBM, conformal quantiles",
+    "ngboost": "NGBoost",
+}

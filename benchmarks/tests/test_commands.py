@@ -17,7 +17,16 @@ START = ["python", "-m", "benchmarks"]
 
 
 def test_the_commands_are_all_there():
-    assert set(main.commands) == {"paper", "quality", "trust", "folds", "small", "speed"}
+    assert set(main.commands) == {
+        "paper",
+        "quality",
+        "trust",
+        "folds",
+        "small",
+        "messy",
+        "speed",
+        "emulator",
+    }
 
 
 @pytest.mark.parametrize("name", ["", *main.commands])

@@ -23,6 +23,7 @@ def test_small_steps_are_measured_as_ratios(monkeypatch, capsys):
         "first",
         "large",
         "million",
+        "noise",
         "routing",
         "seams",
         "sklearn_suite",

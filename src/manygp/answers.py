@@ -26,8 +26,6 @@ from manygp.calibration import (
 )
 from manygp.committee.committee import Query
 from manygp.committee.covariance import between_rows
-from manygp.committee.gradients import gradients as committee_gradients
-from manygp.dual import with_slopes
 from manygp.gp.marginal_likelihood import Likelihood, psd_root, some_of
 from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.kernels.user_kernel import UserKernel
@@ -68,10 +66,10 @@ def mean(model: FittedModel, X: Array) -> Array:
         return predict(model, X)[0]
     Z = _scaled(model, X)
     if len(model.committee) > 1 or model.rules.recalibration.known < np.inf:
-        return _in_units(model, _distribution(model, Query(Z))[0])
+        return in_units(model, _distribution(model, Query(Z))[0])
     query = Query(Z, variances=False)
     (mean,) = model.committee.map_blocks(only_means, query, model.settings.n_jobs)
-    return _in_units(model, mean)
+    return in_units(model, mean)
 
 
 def predict(
@@ -127,22 +125,7 @@ def noise_std(model: FittedModel, X: Array) -> Array:
         return np.sqrt(np.maximum(total**2 - latent**2, 0.0))
     query = Query(_scaled(model, X))
     mean, variance, noise = _distribution(model, query)
-    return _std_in_units(model, np.sqrt(_local(model, query, mean, variance, noise)[1]))
-
-
-def gradients(model: FittedModel, x: Array) -> tuple[Array, Array]:
-    """Derivatives of mean and std of y by one row x (d,): (d,) each."""
-    Z = _scaled(model, x[None])
-    mean, variance = committee_gradients(model.committee, model.rules, Z[0])
-    std: Any = np.sqrt(variance)
-    if model.noise is not None and model.rules == model.chosen:
-        log = model.noise.log_factor(0, with_slopes(Z), variance[None], mean[None])
-        std = std * np.exp(0.5 * log)[0]
-    unit = model.y_scaling.scale[0] / model.x_scaling.scale
-    slopes = unit * mean.slope, unit * std.slope
-    if model.target_transform is None:
-        return slopes
-    return model.target_transform.slopes(*predict_transformed(model, x[None]), *slopes)
+    return std_in_units(model, np.sqrt(_local(model, query, mean, variance, noise)[1]))
 
 
 def predict_joint(
@@ -151,7 +134,7 @@ def predict_joint(
     """Mean, and joint covariance of the rows: (N, N) or (N, N, t)."""
     Z, squared = _scaled(model, X), _squared_scale(model)
     mean, cov = _joint(model, Z, latent=latent)
-    centre, transform = _in_units(model, mean), model.target_transform
+    centre, transform = in_units(model, mean), model.target_transform
     if not latent and transform is None:
         np.einsum("tii->ti", cov)[:] += inputs.scaled_alpha(alpha, len(X), model.y_scaling)
     covariance = _squeeze(np.moveaxis(cov, 0, -1) * squared)
@@ -297,13 +280,13 @@ def _answers_without(
         return rows, _targets(model, rows), *_of_splits(model, rows)
     rows = sample_rows(len(data.X), len(data.X) if most is None else most)
     if model.cross_validated is not None and model.rules == model.chosen:
-        mean = _in_units(model, model.cross_validated[:-1, rows])
+        mean = in_units(model, model.cross_validated[:-1, rows])
         std = model.cross_validated[-1, rows]
         if model.noise is not None:
             logs = model.noise.of_left_out(rows, np.zeros((model.n_targets, len(rows))))
             alpha = data.alpha[rows]
             std = np.sqrt((std**2 - alpha) * np.exp(logs) + alpha)
-        std = _std_in_units(model, std)
+        std = std_in_units(model, std)
     else:
         query = _left_out(model, rows)
         mean, std = _transformed(model, query, _known_noise(model, query), latent=False)
@@ -326,7 +309,7 @@ def _of_splits(model: FittedModel, rows: Any, *, latent: bool = False) -> tuple[
     if model.noise is not None:
         logs = model.noise.of_left_out(places, logs)
     std = np.sqrt((total - errors.alpha) * np.exp(logs) + errors.alpha)
-    return _in_units(model, errors.means), _std_in_units(model, std)
+    return in_units(model, errors.means), std_in_units(model, std)
 
 
 def left_out_scores(model: FittedModel) -> dict[str, float]:
@@ -532,12 +515,12 @@ def _transformed(
     """Mean and std of T(y). Noise that is known of new rows is that of y."""
     mean, variance, noise = _distribution(model, query)
     function, noise = _local(model, query, mean, variance, noise)
-    centre = _in_units(model, mean)
+    centre = in_units(model, mean)
     if model.target_transform is not None and query.left_out is None:
         median = model.target_transform.inverse(centre)
         known_noise = model.target_transform.noise(median, known_noise)
     std = np.sqrt(function if latent else function + noise + known_noise)
-    return centre, _std_in_units(model, std)
+    return centre, std_in_units(model, std)
 
 
 def _local(
@@ -592,7 +575,7 @@ def _squared_scale(model: FittedModel) -> Array:
     return squared
 
 
-def _std_in_units(model: FittedModel, std: Array) -> Array:
+def std_in_units(model: FittedModel, std: Array) -> Array:
     """Standard deviations (N,) or (t, N) of the normalised targets in the units of y."""
     with np.errstate(over="ignore", under="ignore"):
         scaled = np.atleast_2d(std).T * model.y_scaling.scale
@@ -604,7 +587,7 @@ def _std_in_units(model: FittedModel, std: Array) -> Array:
     return _squeeze(scaled)
 
 
-def _in_units(model: FittedModel, means: Array) -> Array:
+def in_units(model: FittedModel, means: Array) -> Array:
     """Means (t, N) of the normalised targets in the units of y."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = model.y_scaling.undo(means.T)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ SLOPES: dict[Any, Slopes] = {
     np.square: (lambda a, c: 2 * a,),
     np.sqrt: (lambda a, c: 0.5 / c,),
     np.exp: (lambda a, c: c,),
-    np.cos: (lambda a, c: -np.sin(a),),
     np.log: (lambda a, c: 1 / a,),
     np.log1p: (lambda a, c: 1 / (1 + a),),
     np.expm1: (lambda a, c: c + 1,),
@@ -49,6 +48,16 @@ class Dual(NDArrayOperatorsMixin):
 
     def __init__(self, value: Array, slope: Array) -> None:
         self.value, self.slope = np.asarray(value, dtype=float), np.asarray(slope, dtype=float)
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Dual]) -> Dual:
+        """Arrays one after the other."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return cls(
+            np.concatenate([one.value for one in pieces]),
+            np.concatenate([one.slope for one in pieces]),
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

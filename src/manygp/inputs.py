@@ -430,6 +430,26 @@ def known_rows(
     return KnownRows(X, Y, noise, weights)
 
 
+def known_rows_at(
+    estimator: Any,
+    data: tuple[Any, Any],
+    encoder: Any,
+    known: tuple[Any, Any],
+    places: IndexArray,
+) -> KnownRows:
+    """Of the rows that have a weight those at some places: the others are rows without one.
+
+    `known` are weights and noise variances.
+    """
+    weights, alpha = known
+    weights = check_weights(weights, data[0])
+    given = np.ones(len(data[0])) if weights is None else weights
+    kept, own = np.flatnonzero(given)[places], np.zeros(len(given))
+    own[kept] = given[kept]
+    rows = known_rows(estimator, data, encoder, own, alpha)
+    return rows if weights is not None else rows._replace(weights=None)
+
+
 def training_rows(
     estimator: Any,
     X: Any,

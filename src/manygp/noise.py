@@ -4,7 +4,8 @@ The model's variance is right on average. What is left of squared errors of rows
 out, z^2 = error^2 / variance, is described by a smooth function of the row, of its predicted std
 and of its predicted mean: z^2 is about exp(g), where g is a sum of splines of each of these and of
 random Fourier features of all of them, a Gaussian process on the logarithm of the noise. Its
-coefficients maximise the likelihood of normal errors with a Gaussian prior that holds g at 0.
+coefficients maximise the likelihood of normal errors with a Gaussian prior that holds g at 0. How
+wide the prior is of the spline of each column, and of the Fourier features, the errors tell.
 
 The factor is bounded by a rule of succession, and left-out folds vote on whether, and how much of
 it, is applied.
@@ -59,8 +60,21 @@ class NoiseChoice:
     degrees: float = 5.0
     # Segments of the spline of each column.
     segments: int = 4
-    # Precision of the prior of the coefficients; .3 to 3 are as good.
+    # Precisions of the prior of the coefficients: that of the mean, which is free; and of the
+    # others, from where on they are learned, how firmly they are held there, in coefficients, and
+    # at most.
+    mean_precision: float = 1e-6
     precision: float = 1.0
+    precision_weight: float = 0.5
+    most_precision: float = 1e4
+    # Rounds in which they are learned, and the change of their logarithms at which these end. More
+    # rounds, and rounds in each fold, changed the mean gain of 24 simulations by .0004.
+    rounds: int = 8
+    precision_tolerance: float = 0.05
+    # Rows that are taken to have erred as expected, for each degree of freedom. With 1 instead,
+    # simulations of 120 to 250 rows gain .012 more on average, and the worst of 24 small sets
+    # drawn from real ones loses .39 instead of .10.
+    expected_rows: float = 2.0
     # A mean that explains less of the targets than this tells more of a row's own error than of
     # its place, since what is left out of a mean is known once all others are.
     least_explained: float = 0.5
@@ -149,6 +163,12 @@ class Features(NamedTuple):
         above = np.maximum((log_std - self.high[d]) / np.log(NOISE.far_std), 0.0)
         return np.clip(1 - outside, 0.0, 1.0) * np.clip(1 - above, 0.0, 1.0)
 
+    @property
+    def parts(self) -> IndexArray:
+        """The part that each term belongs to: the mean, the spline of a column, waves: (q,)."""
+        sizes = [1, *(term.size for term in self.basis.terms), len(self.phases)]
+        return np.repeat(np.arange(len(sizes)), sizes)
+
     def terms(self, columns: Any) -> Any:
         """Values (N, q) of the terms, the first of which is 1."""
         angles = multiply_rows((columns - self.centre) / self.spread, self.waves) + self.phases
@@ -166,7 +186,8 @@ class LocalNoise:
         Of each target.
     coefficients : ndarray of shape (q, t)
     seen : ndarray of shape (t,)
-        Rows for each degree of freedom: what the rule of succession bounds the factor by.
+        Rows that were seen for each one that is taken to have erred as expected: what the rule of
+        succession bounds the factor by.
     strength : float
         Exponent of the factor.
     level : ndarray of shape (t,)
@@ -295,38 +316,69 @@ def _bounded(g: Any, seen: float) -> Any:
 
 
 class _Sums(NamedTuple):
-    """Terms H (n, q) of rows and their products H'H (q, q)."""
+    """Terms H (n, q) of rows, their products H'H (q, q), and the part of each term (q,)."""
 
     terms: Array
     square: Array
+    parts: IndexArray
 
     def without(self, rows: AnyArray) -> _Sums:
         """The same of all rows but some: a mask (n,)."""
         some = self.terms[rows]
-        return _Sums(self.terms[~rows], self.square - some.T @ some)
+        return self._replace(terms=self.terms[~rows], square=self.square - some.T @ some)
 
 
-def _fit(sums: _Sums, squares: Array) -> tuple[Array, float]:
-    """Coefficients (q,) of highest posterior density, and the effective number of them.
+def _learn_all(sums: _Sums, squares: Array) -> tuple[Array, Array, float]:
+    """Coefficients (q,), precisions (P,) of their prior, and the effective number of the former.
+
+    Precisions, one for each part, are those under which the errors are likeliest (MacKay's rule):
+    the prior of a part, such as the spline of a column, is as wide as its coefficients are found
+    to be. What says nothing about the noise vanishes.
+    """
+    precisions = np.full(sums.parts[-1] + 1, NOISE.precision)
+    precisions[0] = NOISE.mean_precision
+    start = None
+    for _ in range(NOISE.rounds):
+        b, factor = _fit(sums, squares, precisions, start)
+        used, start = precisions, b
+        precisions = _precisions(sums.parts, used, factor, b)
+        if np.abs(np.log(precisions / used)).max() < NOISE.precision_tolerance:
+            break
+    return b, used, float(np.trace(cho_solve(factor, sums.square / 2)))
+
+
+def _precisions(parts: IndexArray, before: Array, factor: Any, b: Array) -> Array:
+    """The precision of each part for which coefficients b (q,) and their factor speak: (P,)."""
+    variance = np.diag(cho_solve(factor, np.eye(len(b))))
+    known = np.maximum(np.bincount(parts) - before * np.bincount(parts, variance), 0.0)
+    weight = NOISE.precision_weight
+    after = (known + weight) / (np.bincount(parts, b**2) + weight / NOISE.precision)
+    after[0] = NOISE.mean_precision
+    return np.minimum(after, NOISE.most_precision)
+
+
+def _fit(
+    sums: _Sums, squares: Array, precisions: Array, start: Array | None = None
+) -> tuple[Array, Any]:
+    """Coefficients (q,) of highest posterior density, and the factor of its curvature.
 
     The likelihood of normal errors whose variance is exp(H b) has the curvature H'H / 2 on
     average: steps by that never leave what the prior allows.
     """
-    H, q = sums.terms, sums.terms.shape[1]
-    precision = NOISE.precision * np.eye(q)
-    precision[0, 0] = 1e-6  # the mean is free
-    factor = cho_factor(sums.square / 2 + precision)
-    b = np.zeros(q)
+    H, precision = sums.terms, precisions[sums.parts]
+    factor = cho_factor(sums.square / 2 + np.diag(precision))
+    b = np.zeros(len(precision))
     b[0] = np.log(max(squares.mean(), 1e-12))
+    b = b if start is None else start
     for _ in range(NOISE.most_steps):
         g = np.clip(H @ b, -NOISE.largest, NOISE.largest)
         excess = np.minimum(squares * np.exp(-g), CORRECTION.largest_square) - 1
-        step = cho_solve(factor, H.T @ excess / 2 - precision @ b)
+        step = cho_solve(factor, H.T @ excess / 2 - precision * b)
         change = np.abs(H @ step).max()
-        b += step * min(1.0, 1.5 / max(change, 1e-300))
+        b = b + step * min(1.0, 1.5 / max(change, 1e-300))
         if change < NOISE.tolerance:
             break
-    return b, float(np.trace(cho_solve(factor, sums.square / 2)))
+    return b, factor
 
 
 def learn_noise(
@@ -401,19 +453,19 @@ def learn_noise(
 def _learn_target(
     Z: Array, total: Array, mean: Array, squares: Array, folds: list[AnyArray]
 ) -> tuple[Features, Array, float, Array]:
-    """Features, coefficients, rows for each of them, and factors by folds: (n,)."""
+    """Features, coefficients, rows that speak for them, and factors by folds: (n,)."""
     spread = float(mean.var() + squares.mean())
     with_mean = squares.mean() < (1 - NOISE.least_explained) * spread
     columns = [Z, 0.5 * np.log(total)[:, None], *([mean[:, None]] if with_mean else [])]
     rows = np.hstack(columns)
     features = Features.of(rows, with_mean=bool(with_mean))
     H = features.terms(rows)
-    sums, z = _Sums(H, H.T @ H), squares / total
-    coefficients, size = _fit(sums, z)
-    seen = len(z) / size
+    sums, z = _Sums(H, H.T @ H, features.parts), squares / total
+    coefficients, precisions, size = _learn_all(sums, z)
+    seen = len(z) / size / NOISE.expected_rows
     held_out = np.empty(len(z))
     for inside in folds:
-        b, _ = _fit(sums.without(inside), z[~inside])
+        b, _ = _fit(sums.without(inside), z[~inside], precisions)
         held_out[inside] = _bounded(H[inside] @ b, seen)
     return features, coefficients, seen, held_out
 

@@ -23,6 +23,7 @@ from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
 from manygp.model import FittedModel
 from manygp.paper import LABELS
+from manygp.paths import SlopesAndPaths
 from manygp.relevance import Relevance
 from manygp.rules import ExpertPredictions
 from manygp.runtime.progress import Progress, shown, warn
@@ -31,12 +32,12 @@ from manygp.sklearn_compat import MeanAndStd, SklearnAttributes, warn_at_bounds
 from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
-from manygp.training.pipeline import choose_transform, prepare, train
+from manygp.training.pipeline import choose_transform, learned_rows, prepare, train
 from manygp.training.splits import Table, splits_of, train_by_splits
 from manygp.updating import Updating
 
 
-class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
+class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttributes):
     """Gaussian process regression by a committee of local experts that calibrates itself.
 
     One kernel is fitted for all rows. In its metric the rows are partitioned among many small
@@ -359,8 +360,8 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
         settings = settings if alpha is None else replace(settings, alpha=alpha)
         encoder = self._new_encoder(X)
         splits = splits_of(groups, time, y, weights)
-        together = None if splits is None else splits.groups
-        rows = inputs.known_rows(self, (X, y), encoder, weights, settings.alpha, together)
+        known = encoder, weights, splits
+        rows, kept = learned_rows(self, (X, y), settings, *known)
         columns = inputs.columns_of(self) if encoder is None else encoder.names
         transform, compared = choose_transform(settings, rows, columns)
         prepared = prepare(settings, rows, columns, transform=transform)
@@ -372,7 +373,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SklearnAttributes):
             seed = checkpoint.seed
         run = ExecutionContext(settings.n_jobs, progress, checkpoint, settings.optimizer)
         if splits is None:
-            model = train(settings, prepared, seed, run, begin)
+            model = replace(train(settings, prepared, seed, run, begin), order=kept)
         else:
             table = Table.of(rows, columns, X, encoder, splits.kept)
             model = train_by_splits(settings, prepared, table, splits, seed, run)

@@ -22,6 +22,7 @@ from manygp.fit_report import CalibrationReport, Plan
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
 from manygp.model import FittedModel
+from manygp.paths import predict_slopes
 from manygp.runtime.progress import warn
 from manygp.settings import Settings
 
@@ -144,10 +145,11 @@ class SklearnAttributes(BaseEstimator):
         if not plain or len(rows.X) != 1 or rows.encoded is not None:
             raise ValueError(
                 "return_mean_grad and return_std_grad are for one row of numbers, with "
-                f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows"
+                f"return_std=True and without return_cov or latent; X has {len(rows.X)} rows. "
+                "predict_slopes takes many rows"
             )
-        answer = *answers.predict(self.model_, rows.X), *answers.gradients(self.model_, rows.X[0])
-        return answer if of_std else answer[:3]
+        mean, std, *slopes = predict_slopes(self.model_, rows.X)
+        return mean, std, *(one[0] for one in slopes[: 1 + of_std])
 
     def _only_expert(self, name: str) -> Expert:
         """The expert of all rows, which is as scikit-learn's model is."""

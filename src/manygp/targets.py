@@ -307,24 +307,56 @@ class TargetTransform:
             total = (total + one[:, None] * one[None]) * share
         return total
 
-    def slopes(
-        self, mean: Array, std: Array, mean_slope: Array, std_slope: Array
-    ) -> tuple[Array, Array]:
-        """Derivatives of mean and std of y, (d,) each, by those of z, at one row (1,)."""
-        nodes, weights, _ = _hermite()
+    def with_slopes(self, of_z: Any, latent: Any = None) -> tuple[Array, Array, Array, Array]:
+        """Mean and std (N,) of y, and their derivatives (N, d), of rows with those of z.
+
+        With `latent`, the same of z without noise, the std is that of `std_of_mean`.
+        """
+        nodes, weights, polynomials = _hermite()
+        mean, std, by_mean, by_std = of_z
         z = mean + std * nodes[:, None]
-        y = self.inverse(z)
-        moved = self.inverse_slope(z) * (mean_slope + nodes[:, None] * std_slope)  # (K, d)
+        y, rise = self.inverse(z), self.inverse_slope(z)
+        # Derivatives by mean and std of z, and so by the columns.
         average, spread = self.moments(mean, std)
-        return weights @ moved, (weights @ ((y - average) * moved)) / spread
+        slope = (weights @ rise)[:, None] * by_mean
+        slope += (weights @ (nodes[:, None] * rise))[:, None] * by_std
+        if latent is None:
+            off = weights[:, None] * (y - average) * rise
+            outer = off.sum(axis=0)[:, None] * by_mean + (nodes @ off)[:, None] * by_std
+            return average, spread, slope, outer / spread[:, None]
+        share, total = (latent[1] / std) ** 2, np.zeros_like(slope)
+        growth = 2 * share[:, None] * (latent[3] / latent[1][:, None] - by_std / std[:, None])
+        for k, row in enumerate(polynomials[1:] * weights, start=1):
+            c = row @ y
+            moved = (row @ rise)[:, None] * by_mean + (row @ (nodes[:, None] * rise))[
+                :, None
+            ] * by_std
+            total += (2 * c * share**k)[:, None] * moved
+            total += (k * c**2 * share ** (k - 1))[:, None] * growth
+        smooth = self.std_of_mean(mean, std, latent[1])
+        return average, smooth, slope, total / (2 * smooth)[:, None]
 
     def expected(self, z: Array, noise: Array) -> Array:
-        """What y is on average where z has normal noise of this std; arrays of one shape."""
+        """What y is on average where z has normal noise of this std."""
         nodes, weights, _ = _hermite()
         total = np.zeros_like(z)
         for node, weight in zip(nodes, weights, strict=True):
             total += weight * self.inverse(z + noise * node)
         return total
+
+    def expected_slopes(
+        self, z: Array, z_slope: Array, noise: Array, noise_slope: Array
+    ) -> tuple[Array, Array]:
+        """`expected` of paths z (N, p) with noise (N,), and its derivatives (N, p, d).
+
+        Those of z are (N, p, d), and of the noise (N, d).
+        """
+        nodes, weights, _ = _hermite()
+        slope = np.zeros_like(z_slope)
+        for node, weight in zip(nodes, weights, strict=True):
+            rise = weight * self.inverse_slope(z + noise[:, None] * node)
+            slope += rise[..., None] * (z_slope + node * noise_slope[:, None])
+        return self.expected(z, noise[:, None]), slope
 
     def _at_nodes(self, mean: Array, std: Array) -> Array:
         """y at the nodes of the integral over z: (K, N) or (K, N, t)."""

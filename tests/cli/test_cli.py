@@ -1294,3 +1294,17 @@ def test_rows_are_left_out_by_the_groups_or_the_time_of_a_column(tmp_path):
     assert "who" in checked.stdout
     result = invoke((*fit, tmp_path / "n", "--groups", "y"))
     assert "other columns than the target" in result.stderr
+
+
+def test_a_target_that_drifts_along_a_date_is_noticed(tmp_path):
+    n = 150
+    rng = np.random.default_rng(1)
+    days = (np.datetime64("2024-01-01") + np.arange(n)).astype(str)
+    a = rng.random(n)
+    for name, drift in (("still", 0.0), ("drift", 3.0)):
+        y = a + drift * np.arange(n) / n + 0.1 * rng.normal(size=n)
+        write_csv(tmp_path / name, {"a": a, "day": days, "y": y})
+        said = run("check", tmp_path / name, "--target", "y").stdout
+        assert ("drifts along 'day'" in said) == (drift > 0)
+        told = run("check", tmp_path / name, "--target", "y", "--time", "day").stdout
+        assert "drifts along" not in told

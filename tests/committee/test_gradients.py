@@ -1,12 +1,14 @@
 """Gradients that there are not; those that there are: see `test_contracts.py`."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process import kernels as sk
 
 from data import read_only
 from manygp import ManyGPRegressor
+from manygp.committee import gradients
 from manygp.dual import Dual
 from manygp.kernels import Matern, White
 
@@ -19,6 +21,22 @@ QUERIES = read_only([[4.3, 120.0], [0.4, 7.0], [11.0, 310.0], [16.0, 500.0]])
 @pytest.fixture(scope="module")
 def one_expert():
     return ManyGPRegressor(points_per_expert=1000, random_state=0).fit(X, y)
+
+
+def test_slopes_of_a_row_do_not_depend_on_the_others_nor_on_blocks(monkeypatch):
+    fitted = ManyGPRegressor(points_per_expert=20, trend="linear", random_state=0).fit(X, y)
+    many = fitted.predict_slopes(np.vstack([QUERIES] * 20))
+    monkeypatch.setattr(gradients, "BLOCK_NUMBERS", 40)
+    for place, x in enumerate(QUERIES):
+        for found, expected in zip(many, fitted.predict_slopes(x[None]), strict=True):
+            assert_allclose(found[place :: len(QUERIES)], [expected[0]] * 20, rtol=1e-9)
+
+
+def test_slopes_across_a_table_that_is_encoded_are_refused():
+    table = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 100, "high", "low")})
+    fitted = ManyGPRegressor(random_state=0).fit(table[:40], y[:40])
+    with pytest.raises(ValueError, match="fit plain numbers"):
+        fitted.predict_slopes(table[:2])
 
 
 def test_the_mean_alone_has_a_gradient(one_expert):

@@ -709,8 +709,9 @@ def test_from_two_blocks_of_rows_on_there_is_a_second_kernel(monkeypatch, seed):
     assert alternatives(model(overlap=0).fit(X, y).calibration_report_, "kernel") == []
 
 
-def test_where_the_likelihood_chooses_no_noise_some_is_tried(monkeypatch):
-    with_numbers(monkeypatch, pipeline, "FITTING", shared_rows=75)
+@pytest.mark.parametrize("shared_rows", [75, 1000])
+def test_where_the_likelihood_chooses_no_noise_some_is_tried(monkeypatch, shared_rows):
+    with_numbers(monkeypatch, pipeline, "FITTING", shared_rows=shared_rows)
     monkeypatch.setattr(choose, "has_no_noise", lambda kernel: True)
     fitted = model(overlap=0).fit(X, y)
     free, floor = alternatives(fitted.calibration_report_, "noise")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from manygp import ManyGPRegressor
+from manygp.calibration import normal_nll
 
 N_ROWS = 30
 # Draws that were taken for signal: the std at training rows was 0, or the order of rows decided.
@@ -42,3 +43,23 @@ def test_a_smooth_function_without_noise_is_still_interpolated():
     mean, std = ManyGPRegressor(random_state=0).fit(X, y).predict(X, return_std=True)
     assert std.max() < 0.01 * y.std()
     assert np.abs(mean - y).max() < 0.01 * y.std()
+
+
+def test_a_committee_of_few_rows_promises_what_experts_say_of_rows_they_have_not_learned_from():
+    rng = np.random.default_rng(1)
+    X = rng.random((2400, 4))
+    y = np.sin(4 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=len(X))
+    fixed = {"hyperparameters": "independent", "overlap": 0, "trend": "constant"}
+    model = ManyGPRegressor(points_per_expert=25, noise="constant", random_state=0, **fixed)
+    model.fit(X[:400], y[:400])
+
+    def nll(rows, mean, std):
+        return np.mean(normal_nll((y[rows] - mean) ** 2, std**2))
+
+    closed_form = nll(slice(400), *model.loo_predict())
+    got = nll(slice(400, None), *model.predict(X[400:], return_std=True))
+    promised = model.loo_score()["nll"]
+    assert closed_form + 0.05 < promised < got
+    lower, upper = model.predict_interval(X[400:], 0.9)
+    held = np.mean((y[400:] >= lower) & (y[400:] <= upper))
+    assert held == pytest.approx(0.9, abs=0.03)  # 85% where errors know the rows

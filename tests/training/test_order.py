@@ -72,6 +72,7 @@ def test_what_a_kernel_of_ones_own_learns_is_in_the_order_of_the_data():
     assert_array_equal(model.experts_[0].indices, np.arange(160))
 
 
+@pytest.mark.filterwarnings("ignore:15 rows are copies")
 def test_a_shift_of_y_moves_no_mean_where_the_likelihood_is_flat():
     """Without noise the likelihood is flat, and rounding decided where the search ended."""
     rows, targets, queries = random_case(129)

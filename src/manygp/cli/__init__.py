@@ -21,6 +21,7 @@ from manygp.cli.inspect import info, plot, verify
 from manygp.cli.models import evaluate, fit, predict
 from manygp.cli.options import say
 from manygp.cli.report import report
+from manygp.cli.suggest import suggest
 from manygp.cli.update import update
 from manygp.runtime.parallel import WorkerKilledError
 from manygp.runtime.signals import leave
@@ -112,8 +113,9 @@ def main() -> None:
     manygp evaluate price.manygp test.csv --target price
     manygp update price.manygp today.csv
     manygp report price.manygp test.csv -o page.html
+    manygp suggest runs.csv --target loss --range rate=1e-5:0.1:log -n 4
     """  # fmt: skip
 
 
-for command in (check, fit, predict, evaluate, update, report, plot, info, verify):
+for command in (check, fit, predict, evaluate, update, report, plot, info, verify, suggest):
     main.add_command(command)

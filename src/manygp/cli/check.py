@@ -111,7 +111,7 @@ def _check_as_fit_does(path: Path, roles: ColumnRoles, decimal: str, missing: st
     from manygp.outofcore.files import TableSource
     from manygp.settings import Settings
     from manygp.tables.encoder import TableEncoder
-    from manygp.tables.notices import notices_of
+    from manygp.tables.notices import drift_notices, notices_of
     from manygp.tables.training_rows import read_training
     from manygp.training.pipeline import prepare
 
@@ -131,7 +131,7 @@ def _check_as_fit_does(path: Path, roles: ColumnRoles, decimal: str, missing: st
                 f"{path}: column {name!r} varies by {2 * scale:.3g}, too little or too much to be "
                 "scaled; write it in other units"
             )
-    return notices_of(table)
+    return [*notices_of(table), *([] if roles.time else drift_notices(table, X))]
 
 
 def _print_findings(title: str, findings: list[Any], problems: dict[str, Any]) -> None:

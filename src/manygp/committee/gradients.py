@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import numpy as np
 
 from manygp.arrays import Array
-from manygp.committee.committee import Committee
+from manygp.committee.committee import QUERYING, Committee
 from manygp.dual import Dual, with_slopes
-from manygp.gp.expert import predict_slopes
+from manygp.gp.expert import Expert, predict_slopes
+from manygp.gp.trend import TrendAt
 from manygp.rules import ExpertPredictions, Gaussian, Outside, PredictionRules
+from manygp.runtime.parallel import thread_map
+
+# Derivatives in the record of one block of rows: some copies of them fit into a cache.
+BLOCK_NUMBERS = 2**18
 
 
-def gradients(committee: Committee, rules: PredictionRules, x: Array) -> tuple[Dual, Dual]:
-    """Mean and variance, noise included, of one row x (d,), with their derivatives.
+def gradients(
+    committee: Committee, rules: PredictionRules, X: Array, n_jobs: int | None = 1
+) -> tuple[Dual, Dual, Dual]:
+    """Mean, latent variance and noise variance (N,) of rows X (N, d), with their derivatives.
 
     Raises
     ------
@@ -23,61 +33,110 @@ def gradients(committee: Committee, rules: PredictionRules, x: Array) -> tuple[D
         raise ValueError("gradients are for models of one target")
     if rules.needs.covariances:
         raise ValueError("predictions with aggregation='nested' have no gradients")
+    seats = len(committee) if rules.nearest is None else rules.nearest
+    step = int(np.clip(BLOCK_NUMBERS // (seats * X.shape[1]), 1, QUERYING.block_rows))
+    answers: list[tuple[Dual, ...]] = []
+    with thread_map(1 if len(X) <= QUERYING.small_rows else n_jobs) as parallel_map:
+        for start in range(0, len(X), step):
+            record = record_of(committee, rules, X[start : start + step], parallel_map)
+            answers.append(_combined(rules, record))
+    mean, variance, noise = (Dual.joined(column) for column in zip(*answers, strict=True))
+    return mean, variance, noise
+
+
+def _combined(rules: PredictionRules, record: ExpertPredictions) -> tuple[Dual, ...]:
+    """Mean, latent variance and noise variance (N,) by the rules."""
     try:
-        means, variance, noise = rules.combine([_record(committee, rules, x)])
+        means, *variances = rules.combine([record])
     except TypeError as error:
         raise ValueError(
             "predictions have no gradients by these rules; a weighting, calibration or "
             f"aggregation of yours must keep to NumPy's elementary functions: {error}"
         ) from error
-    total = variance + noise
-    return means[0, 0], total[0]
+    plain: list[Any] = [means[0], *variances]
+    slope = plain[0].slope
+    return tuple(
+        one if isinstance(one, Dual) else Dual(one, np.zeros_like(slope)) for one in plain
+    )
 
 
-def _record(committee: Committee, rules: PredictionRules, x: Array) -> ExpertPredictions:
-    """What the experts near to one row predict for it, with derivatives."""
-    places, distance = np.arange(len(committee.experts)), None
-    if rules.nearest is not None and not committee.is_single:
-        places = committee.layout.nearest(x[None], rules.nearest)[0][0]
-        distance = _distance(committee, x, rules.nearest) if rules.tapered else None
-    experts = [committee.experts[m] for m in places.tolist()]
-    if committee.layout.copies > 1:
-        experts *= len(committee) if rules.nearest is None else rules.nearest
-    at = outside = None
+def record_of(
+    committee: Committee,
+    rules: PredictionRules,
+    X: Array,
+    parallel_map: Callable[..., Iterable[Any]] = map,
+) -> ExpertPredictions:
+    """What the experts near to some rows predict for them, with derivatives."""
+    distance = at = outside = common = None
+    if rules.nearest is not None and not committee.is_single and rules.tapered:
+        distance = _distance(committee, X, rules.nearest)
     if committee.trend is not None:
-        at = committee.trend.model.at(with_slopes(x[None]))
+        at = committee.trend.model.at(with_slopes(X))
         outside = Outside(committee.trend.model.explained, at.beyond)
-    answers = [predict_slopes(expert, x, at) for expert in experts]
-    mean, variance, prior, prior_mean = (_column(column) for column in zip(*answers, strict=True))
-    common = None
+    values, slopes, noise = _of_experts(committee, rules, X, at, parallel_map)
+    copies = 1 if committee.layout.copies == 1 else rules.nearest or len(committee)
+    found: list[Any] = [
+        Dual(values[i].repeat(copies, axis=0), slopes[i].repeat(copies, axis=0)) for i in range(4)
+    ]
     if committee.communication is not None:
-        one = predict_slopes(committee.communication, x, at)
-        common = Gaussian(_column([one.mean])[0], _column([one.variance])[0])  # type: ignore[arg-type]
+        one: Any = predict_slopes(committee.communication, X, at)
+        common = Gaussian(one.mean, one.variance)
+    mean, variance, prior, prior_mean = found
     return ExpertPredictions(
-        mean,  # type: ignore[arg-type]
-        variance,  # type: ignore[arg-type]
-        prior,  # type: ignore[arg-type]
-        np.array([[expert.noise_variance] for expert in experts]),
-        prior_mean,  # type: ignore[arg-type]
+        mean,
+        variance,
+        prior,
+        noise.repeat(copies, axis=0),
+        prior_mean,
         communication=common,
         outside=outside,
         distance=distance,  # type: ignore[arg-type]
     )
 
 
-def _distance(committee: Committee, x: Array, k: int) -> Dual:
-    """Distances of a row from the nearest centres, and the next one: see `Layout.nearest`."""
+def _of_experts(
+    committee: Committee,
+    rules: PredictionRules,
+    X: Array,
+    at: TrendAt | None,
+    parallel_map: Callable[..., Iterable[Any]],
+) -> tuple[Array, Array, Array]:
+    """Answers of the experts near to rows X (N, d), with slopes: (4, M, N), (4, M, N, d), (M, N).
+
+    The four are those of `ExpertSlopes`; the last array is the noise variance.
+    """
+    near = None
+    if rules.nearest is not None and not committee.is_single:
+        near = committee.layout.nearest(X, rules.nearest)[0].T
+    n_seats = len(committee.experts) if near is None else len(near)
+    values, slopes = np.empty((4, n_seats, len(X))), np.empty((4, n_seats, *X.shape))
+    noise = np.empty((n_seats, len(X)))
+
+    def predict(m: int) -> None:
+        expert: Expert = committee.experts[m]
+        seat, rows = np.full(len(X), m), np.arange(len(X))
+        if near is not None:
+            seat, rows = np.nonzero(near == m)
+        noise[seat, rows] = expert.noise_variance
+        for start in range(0, len(rows), QUERYING.chunk_rows):
+            some = slice(start, start + QUERYING.chunk_rows)
+            place = seat[some], rows[some]
+            answer = predict_slopes(expert, X[place[1]], None if at is None else at.some(place[1]))
+            for i, one in enumerate(answer):
+                values[i][place], slopes[i][place] = one.value, one.slope
+
+    for _ in parallel_map(predict, range(n_seats) if near is None else np.unique(near).tolist()):
+        pass
+    return values, slopes, noise
+
+
+def _distance(committee: Committee, X: Array, k: int) -> Dual:
+    """Distances of rows from the nearest centres, and the next one: see `Layout.nearest`."""
     layout = committee.layout
     more = min(k + 1, len(layout.parts))
-    nearest, length = layout.nearest(x[None], more)
-    away = x * layout.metric - layout.centres[nearest[0]]  # (more, d)
-    slope = away * layout.metric / length[:more]
+    nearest, length = layout.nearest(X, more)
+    away = (X * layout.metric)[:, None] - layout.centres[nearest]  # (N, more, d)
+    slope = np.swapaxes(away * layout.metric, 0, 1) / length[:more, :, None]
     if more == k:
-        return Dual(length, np.vstack([slope, np.zeros_like(x)])[:, None])
-    return Dual(length[:more], slope[:, None])
-
-
-def _column(numbers: list[Dual] | tuple[Dual, ...]) -> Dual:
-    """Numbers of M experts for one row: (M, 1)."""
-    value = np.array([[one.value] for one in numbers])
-    return Dual(value, np.array([[one.slope] for one in numbers]))
+        return Dual(length, np.concatenate([slope, np.zeros((1, *X.shape))]))
+    return Dual(length[:more], slope)

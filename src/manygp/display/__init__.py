@@ -2,6 +2,7 @@
 
 from manygp.display.plots import (
     CalibrationDisplay,
+    OptimisationDisplay,
     PITDisplay,
     PosteriorDisplay,
     ReliabilityDisplay,
@@ -11,6 +12,7 @@ from manygp.display.report import Tested, write_emulator_report, write_report
 
 __all__ = [
     "CalibrationDisplay",
+    "OptimisationDisplay",
     "PITDisplay",
     "PosteriorDisplay",
     "ReliabilityDisplay",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
+    from manygp.optimise import Optimiser
     from manygp.regressor import ManyGPRegressor
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart; blue is the aggregate's.
@@ -410,6 +411,93 @@ class TrendDisplay:
         return self
 
 
+class Slice(NamedTuple):
+    """What a model predicts along one column, the others being those of the best row."""
+
+    name: str
+    x: list[Any]
+    mean: Array
+    std: Array
+    best: Any
+    is_log: bool = False
+
+
+@dataclass(eq=False)
+class OptimisationDisplay:
+    """What an optimiser has found: the best value so far, which columns matter, and slices.
+
+    `plot` leaves in `axes_` and `figure_` what it has drawn on.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        In the order of evaluation; NaN where one has failed or breaks a constraint.
+    relevance : dict
+        Share of each column in the variance of the means along all slices.
+    slices : list of Slice
+        Through the best row, along the most relevant columns.
+    """
+
+    values: Array
+    relevance: dict[str, float]
+    slices: list[Slice]
+    axes_: Any = field(init=False, repr=False)
+    figure_: Figure | SubFigure = field(init=False, repr=False)
+
+    @classmethod
+    def from_optimiser(cls, optimiser: Optimiser, *, most: int = 2, axes: Any = None) -> Self:
+        """Draw what an optimiser knows, with slices along `most` columns.
+
+        The model is that of the rows since the last restart.
+        """
+        space, (model, _) = optimiser.space, optimiser.fitted_model()
+        best, slices = space.units([optimiser.best.x])[0], []
+        for j, one in enumerate(space.dimensions):
+            units = np.tile(best, (GRID, 1))
+            units[:, j] = np.linspace(0, 1, GRID)
+            units = np.unique(space.snapped(units), axis=0)
+            mean, std = model.predict(space.features(units), return_std=True, latent=True)
+            x = [one.value(unit) for unit in units[:, j]]
+            log = one.kind == "log"
+            slices.append(Slice(one.name, x, mean, std, one.value(best[j]), log))
+        variances = np.array([one.mean.var() for one in slices])
+        shares = variances / max(variances.sum(), 1e-300)
+        chosen = np.argsort(-shares, kind="stable")[:most].tolist()
+        kept = np.where((optimiser.constraints_ <= 0).all(axis=1), optimiser.y_, np.nan)
+        relevance = dict(zip(space.names, shares.tolist(), strict=True))
+        return cls(kept, relevance, [slices[j] for j in chosen]).plot(axes)
+
+    def plot(self, axes: Any = None) -> Self:
+        """Draw on an array of axes, two and one for each slice, or on a new figure."""
+        if axes is None:
+            axes = _new_panels(3.4, 2.8, 1, 2 + len(self.slices), sharey=False)
+        panels: list[Axes] = list(np.ravel(axes))
+        for ax in panels:
+            lighten(ax)
+        n = np.arange(1, len(self.values) + 1)
+        panels[0].plot(n, self.values, ".", color="0.7", ms=3)
+        panels[0].plot(n, np.fmin.accumulate(self.values), color=BLUE)
+        panels[0].set(xlabel="evaluations", ylabel="value, and the best so far")
+        shown = sorted(self.relevance.items(), key=lambda item: item[1])[-12:]
+        panels[1].barh([name for name, _ in shown], [share for _, share in shown], color=BLUE)
+        panels[1].set(xlabel="share of the variance of slices")
+        for ax, one in zip(panels[2:], self.slices, strict=False):
+            x = one.x if not isinstance(one.x[0], str | bool) else [str(value) for value in one.x]
+            place: Any = one.best if x is one.x else str(one.best)
+            if len(one.x) < GRID:
+                ax.errorbar(x, one.mean, 2 * one.std, fmt="o", color=BLUE, ms=4)
+            else:
+                band = (one.mean - 2 * one.std, one.mean + 2 * one.std)
+                ax.fill_between(x, *band, color=BLUE, alpha=0.2, lw=0)
+                ax.plot(x, one.mean, color=BLUE)
+            ax.axvline(place, color=COLOURS[0], lw=1, ls="--")
+            ax.set(xlabel=one.name, ylabel="value through the best row")
+            if one.is_log:
+                ax.set_xscale("log")
+        self.axes_, self.figure_ = axes, panels[0].figure
+        return self
+
+
 def short(value: Any) -> str:
     """A value of a parameter, numbers with three digits."""
     if isinstance(value, int | float):
@@ -421,7 +509,9 @@ def _new_axes(width: float, height: float) -> Axes:
     return _new_panels(width, height, 1, 1)[0, 0]
 
 
-def _new_panels(width: float, height: float, n_rows: int, n_columns: int) -> Any:
+def _new_panels(
+    width: float, height: float, n_rows: int, n_columns: int, *, sharey: bool = True
+) -> Any:
     """Panels of this size on a new figure: an array (n_rows, n_columns) of axes."""
     try:
         import matplotlib.pyplot as plt
@@ -429,7 +519,7 @@ def _new_panels(width: float, height: float, n_rows: int, n_columns: int) -> Any
         raise ImportError('plotting needs matplotlib: pip install "manygp[plot]"') from error
     size = (width * n_columns, height * n_rows)
     return plt.subplots(
-        n_rows, n_columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
+        n_rows, n_columns, figsize=size, sharey=sharey, squeeze=False, layout="constrained"
     )[1]
 
 

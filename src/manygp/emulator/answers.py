@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manygp import answers
 from manygp.arrays import Array, IndexArray
 from manygp.emulator.basis import (
     Components,
@@ -24,6 +23,7 @@ from manygp.emulator.basis import (
     scaled_curves,
     without_fold,
 )
+from manygp.paths import predict_slopes
 
 
 @dataclass(frozen=True)
@@ -255,16 +255,17 @@ def gradients(model: FittedEmulator, x: Array, output: int) -> tuple[Array, Arra
     """Derivatives of mean and std of one output by one run x (d,): (d,) each."""
     row = x[None]
     state = states(model, row)
-    slopes = [answers.gradients(one.model_, x) for one in model.models]
-    of_mean, of_std = (np.array(one) for one in zip(*slopes, strict=True))  # (K, d) each
+    slopes = [predict_slopes(one.model_, row) for one in model.models]
+    of_mean = np.array([one.mean_slope[0] for one in slopes])  # (K, d) each
+    of_std = np.array([one.std_slope[0] for one in slopes])
     weights, spread = model.basis[output], model.spread
     unit = model.scale[output] * spread.factor[output]
     shared = spread.root @ (spread.root.T @ (weights * state.std[0]))
     growth = 2 * (weights * shared) @ of_std
     if model.local is not None:
-        _, width = model.local.predict(row, return_std=True)
-        up, wider = answers.gradients(model.local.model_, x)
-        growth = growth + spread.outside[output] * state.rest[0] * (up + width[0] * wider)
+        at = predict_slopes(model.local.model_, row)
+        up, wider = at.mean_slope[0], at.std_slope[0]
+        growth = growth + spread.outside[output] * state.rest[0] * (up + at.std[0] * wider)
     inside = variances(weights[None], spread.root, state.std)[0, 0]
     variance = inside + state.rest[0] * spread.outside[output]
     of_variance = unit * growth / (2 * np.sqrt(variance)) if variance > 0 else 0 * growth
@@ -370,13 +371,11 @@ class Judge(NamedTuple):
             np.add.at(total, folds, z**2)
         units = np.sqrt(_of_others(total, counts, CURVES.pseudo_rows))
         bands, points = np.empty(m), []
-        picked = np.random.default_rng(0).random((m, len(total[0]))) < CURVES.kept / (
-            m * len(total[0])
-        )
+        rng, share = np.random.default_rng(0), CURVES.kept / (m * len(total[0]))
         for rows, folds, z in self._standardised(root, factors, others):
             z = np.abs(z) / units[folds]
             bands[rows] = z.max(axis=1)
-            points.append(z[picked[rows]])
+            points.append(z[rng.random(z.shape) < share])
         factor = np.ones(len(live))
         factor[live] = np.sqrt((total.sum(axis=0) + CURVES.pseudo_rows) / (m + CURVES.pseudo_rows))
         sorted_points = np.sort(np.concatenate(points))

@@ -168,7 +168,7 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
             The inputs of the runs, as `ManyGPRegressor` takes them.
         Y : array-like of shape (n, T) or (n, height, width), or xarray.DataArray
             Their curves or fields; runs are the first axis. It is read in blocks of runs, and may
-            be a `numpy.memmap`: 4 GB are enough for 5,000 curves of 100,000 numbers.
+            be a `numpy.memmap`.
         """
         self._check_parameters()
         Y = _as_many(X, check_curves(Y))

@@ -2,8 +2,10 @@
 
 The inputs are as likely anywhere in the box of the training runs. The observed curve is normal
 around what the emulator predicts, with the covariance of the emulator's errors and the variance of
-the observation. Samples come from an ensemble of walkers (Goodman and Weare 2010), which needs no
-scale of its own: each moves along the line to another one, by a factor z of density 1 / sqrt(z).
+the observation. Walkers begin anywhere, and the observation gets its weight by and by: at each
+stage they are drawn anew by how well they explain it, so that none stays at a place that explains
+little (sequential Monte Carlo), and move. A move of Goodman and Weare (2010) is along the line to
+another walker, by a factor z of density 1 / sqrt(z): it needs no scale of its own.
 """
 
 from __future__ import annotations
@@ -24,15 +26,16 @@ from manygp.emulator.answers import FittedEmulator
 class WalkNumbers:
     """Numbers of the ensemble, and why they are what they are."""
 
-    # Walkers: at least so many, and for each input; the more, the fewer steps one has to wait.
-    walkers: int = 100
-    per_input: int = 6
-    # They start at the best of so many places at random.
-    starts: int = 4000
-    # Steps before samples are taken, and from one to the next: a walk forgets where it was within
-    # some ten steps for each input.
-    warm_up: int = 300
-    thinning: int = 5
+    # Walkers: at least so many, and for each input. Of 100 that began at the best of 4,000 places
+    # and were not drawn anew, several stayed at places that explain nothing.
+    walkers: int = 400
+    per_input: int = 40
+    # Moves at each stage, and between samples at the last one.
+    moves: int = 8
+    # Stages end where so large a share of the walkers is left that counts (effective sample size).
+    share: float = 0.5
+    # The last stage moves so many times before it is sampled.
+    warm_up: int = 40
     # Factors lie between 1 / a and a, as Goodman and Weare advise.
     stretch: float = 2.0
 
@@ -49,7 +52,9 @@ class Match(NamedTuple):
     log_density : ndarray of shape (n_samples,)
         Of the observed curve at each sample, up to a constant.
     accepted : float
-        Share of the steps that were taken: from .2 to .6 the walkers got about.
+        Share of the moves of the last stage that were taken: from .2 to .6 the walkers got about.
+    n_stages : int
+        By how many stages the observation got its weight.
     low, high : ndarrays of shape (d,)
         The box of the training runs.
     """
@@ -57,6 +62,7 @@ class Match(NamedTuple):
     samples: Array
     log_density: Array
     accepted: float
+    n_stages: int
     low: Array
     high: Array
 
@@ -140,39 +146,85 @@ def target_of(model: FittedEmulator, observed: Any, noise: Any) -> Target:
     return Target(model, seen, values[seen], own)
 
 
-def match_curve(target: Target, n_samples: int, rng: np.random.Generator) -> Match:
-    """Samples of the inputs, by an ensemble of walkers."""
-    model = target.model.models[0].model_
-    if model.encoder is not None:
-        raise ValueError("match is for inputs that are numbers, and the model encodes a table")
-    rows, _ = answers.training_rows(model)
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    free = high > low
-    d = int(free.sum())
-    half = max(WALK.walkers, WALK.per_input * d) // 2
-    starts = low + (high - low) * rng.random((WALK.starts, len(low)))
-    heights = target.log_density(starts)
-    order = rng.permutation(np.argsort(-heights, kind="stable")[: 2 * half])
-    places, heights = starts[order], heights[order]
-    kept, densities, moved = list[Array](), list[Array](), 0.0
-    n_kept = -(-n_samples // (2 * half))
-    steps = WALK.warm_up + n_kept * WALK.thinning
-    for step in range(1, steps + 1):
+class Walkers(NamedTuple):
+    """Places (N, d) of walkers, and the log density (N,) of the observed curve there."""
+
+    places: Array
+    heights: Array
+
+    def drawn(self, gain: float, rng: np.random.Generator) -> Walkers:
+        """Drawn anew in proportion to exp(gain * heights): systematic resampling."""
+        weights = np.exp(gain * (self.heights - self.heights.max()))
+        n = len(weights)
+        marks = (np.arange(n) + rng.random()) / n
+        chosen = np.searchsorted(np.cumsum(weights) / weights.sum(), marks)
+        chosen = rng.permutation(np.minimum(chosen, n - 1))
+        return Walkers(self.places[chosen], self.heights[chosen])
+
+    def next_gain(self, most: float) -> float:
+        """How much more weight the observation gets, so that enough walkers count."""
+
+        def enough(gain: float) -> bool:
+            weights = np.exp(gain * (self.heights - self.heights.max()))
+            return bool(weights.sum() ** 2 >= WALK.share * len(weights) * (weights**2).sum())
+
+        if enough(most):
+            return most
+        low, high = 1e-12 * most, most
+        for _ in range(60):
+            middle = np.sqrt(low * high)
+            low, high = (middle, high) if enough(middle) else (low, middle)
+        return float(low)
+
+    def moved(
+        self, target: Target, box: Array, power: float, rng: np.random.Generator
+    ) -> tuple[Walkers, float]:
+        """Each half moved along lines to the other one; and the share that did.
+
+        The density is that of the observed curve to a `power`, within the box (2, d).
+        """
+        places, heights = self.places.copy(), self.heights.copy()
+        half, taken_all = len(places) // 2, 0.0
+        d = int((box[1] > box[0]).sum())
         for one, other in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
             factor = ((WALK.stretch - 1) * rng.random(half) + 1) ** 2 / WALK.stretch
             centre = places[other][rng.integers(half, size=half)]
             proposed = centre + factor[:, None] * (places[one] - centre)
-            inside = np.all((proposed >= low) & (proposed <= high), axis=1)
+            inside = np.all((proposed >= box[0]) & (proposed <= box[1]), axis=1)
             height = np.full(half, -np.inf)
             if inside.any():
                 height[inside] = target.log_density(proposed[inside])
-            gain = (d - 1) * np.log(factor) + height - heights[one]
+            gain = (d - 1) * np.log(factor) + power * (height - heights[one])
             taken = np.log(rng.random(half)) < gain
             places[one] = np.where(taken[:, None], proposed, places[one])
             heights[one] = np.where(taken, height, heights[one])
-            moved += taken.mean() / 2
-        if step > WALK.warm_up and (step - WALK.warm_up) % WALK.thinning == 0:
-            kept.append(places.copy())
-            densities.append(heights.copy())
-    samples = np.concatenate(kept)[:n_samples]
-    return Match(samples, np.concatenate(densities)[:n_samples], moved / steps, low, high)
+            taken_all += float(taken.mean()) / 2
+        return Walkers(places, heights), taken_all
+
+
+def match_curve(target: Target, n_samples: int, rng: np.random.Generator) -> Match:
+    """Samples of the inputs, by walkers."""
+    model = target.model.models[0].model_
+    if model.encoder is not None:
+        raise ValueError("match is for inputs that are numbers, and the model encodes a table")
+    rows, _ = answers.training_rows(model)
+    box = np.array([rows.min(axis=0), rows.max(axis=0)])
+    n = 2 * (max(WALK.walkers, WALK.per_input * rows.shape[1]) // 2)
+    places = box[0] + (box[1] - box[0]) * rng.random((n, rows.shape[1]))
+    walkers, power, n_stages = Walkers(places, target.log_density(places)), 0.0, 0
+    while power < 1:
+        gain = walkers.next_gain(1 - power)
+        walkers, n_stages = walkers.drawn(gain, rng), n_stages + 1
+        power = 1.0 if gain == 1 - power else power + gain
+        for _ in range(WALK.moves):
+            walkers, _ = walkers.moved(target, box, power, rng)
+    kept, shares = list[Walkers](), list[float]()
+    steps = WALK.warm_up + WALK.moves * (-(-n_samples // n) - 1)
+    for step in range(steps + 1):
+        if step >= WALK.warm_up and (step - WALK.warm_up) % WALK.moves == 0:
+            kept.append(walkers)
+        walkers, share = walkers.moved(target, box, 1.0, rng)
+        shares.append(share)
+    samples = np.concatenate([one.places for one in kept])[:n_samples]
+    heights = np.concatenate([one.heights for one in kept])[:n_samples]
+    return Match(samples, heights, float(np.mean(shares)), n_stages, box[0], box[1])

@@ -475,7 +475,7 @@ def predict_expert(
 
 
 class ExpertSlopes(NamedTuple):
-    """Prediction of one expert for a row, each () with derivatives by its inputs (d,)."""
+    """Prediction of one expert for N rows, each (N,) with derivatives by its inputs (N, d)."""
 
     mean: Dual
     variance: Dual
@@ -483,35 +483,35 @@ class ExpertSlopes(NamedTuple):
     prior_mean: Dual
 
 
-def predict_slopes(expert: Expert, x: Array, at: TrendAt | None) -> ExpertSlopes:
-    """The posterior of one target at one row x (d,), and its derivatives in closed form.
+def predict_slopes(expert: Expert, X: Array, at: TrendAt | None) -> ExpertSlopes:
+    """The posterior of one target at rows X (N, d), and its derivatives in closed form.
 
-    `at` is what the trend says about the row, with derivatives.
+    `at` is what the trend says about the rows, with derivatives.
     """
     n, signal, factor = len(expert.X), expert.kernel.signal, expert.factor
-    k, by_x = signal(x[None], expert.X)[0], signal.slopes(x, expert.X)
-    coefficients, W = factor.coefficients[:n, 0], factor.whitener[:n, :n]
-    mean = Dual(k @ coefficients + factor.mean[0], by_x.T @ coefficients)
-    prior_mean = Dual(factor.mean[0], np.zeros_like(x))
-    own = np.maximum(signal.diag(x[None])[0], PRECISION.smallest_prior)
-    prior = Dual(own, signal.diag_slope(x))
-    v, by_v = W @ k, W @ by_x
-    explained = Dual(v @ v, 2 * (by_v.T @ v))
+    rows, coefficients, W = expert.X, factor.coefficients[:n, 0], factor.whitener[:n, :n]
+    k = signal(X, rows)
+
+    def slope(by_k: Array) -> Array:
+        return signal.slopes(X, rows, np.broadcast_to(by_k, k.shape))
+
+    mean = Dual(k @ coefficients + factor.mean[0], slope(coefficients))
+    prior_mean = Dual(np.full(len(X), factor.mean[0]), np.zeros_like(X))
+    prior = Dual(np.maximum(signal.diag(X), PRECISION.smallest_prior), signal.diag_slope(X))
+    v = k @ W.T
+    explained = Dual(np.einsum("ai,ai->a", v, v), slope(2 * (v @ W)))
     variance = np.maximum(prior - explained, PRECISION.smallest_variance * prior)
     if at is None:
         return ExpertSlopes(mean, variance, prior, prior_mean)
-    unexplained: Any = at.basis
+    trend: Any = at
+    left = whole = trend.variance_with(at.basis)
     if at.basis is not None and factor.terms is not None:
-        terms = factor.terms.coefficients[:n]
-        own = Dual((k @ terms + factor.terms.mean)[None], (terms.T @ by_x)[None])
-        unexplained = at.basis - own
-    trend: Any = at.mean
-    return ExpertSlopes(
-        mean + trend[0, 0],
-        variance + at.variance_with(unexplained)[0],
-        prior + at.variance_with(at.basis)[0],
-        prior_mean + trend[0, 0],
-    )
+        unexplained = trend.basis.value - k @ factor.terms.coefficients[:n] - factor.terms.mean
+        by_k = unexplained @ factor.terms.coefficients[:n].T
+        by_x = np.einsum("ar,ard->ad", unexplained, trend.basis.slope) - slope(by_k)
+        left = at.spread + Dual(np.einsum("ar,ar->a", unexplained, unexplained), 2 * by_x)
+    shift = trend.mean[:, 0]
+    return ExpertSlopes(mean + shift, variance + left, prior + whole, prior_mean + shift)
 
 
 def is_vector(expert: Expert, X: Array) -> bool:

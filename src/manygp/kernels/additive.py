@@ -231,17 +231,26 @@ class ByColumn(Kernel):
                 blocks[1] += np.multiply(blocks[0], k, out=spare)
             blocks[0] += k
 
-    def slopes(self, x: Array, X: Array) -> Array:
+    def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
         """k_j' of p(r) exp(-r), times the sum of the other kernels where it is one of pairs."""
-        u, variances = (x - X) * self._scale, self.variances(X.shape[1])
-        r, coefficients = np.abs(u), PROFILES[self.nu][KERNEL].coefficients
-        p = np.polynomial.polynomial.Polynomial(coefficients)
-        decay = variances * np.exp(-r)
-        by_column: Array = (p.deriv()(r) - p(r)) * decay * np.sign(u) * self._scale
-        if self.degree == 1:
-            return by_column
-        k = p(r) * decay
-        return by_column * (k.sum(axis=1, keepdims=True) - k)
+        p = np.polynomial.polynomial.Polynomial(PROFILES[self.nu][KERNEL].coefficients)
+        fall, scale = p.deriv() - p, np.broadcast_to(self._scale, X1.shape[1])
+        of_all = np.zeros_like(K_bar)
+        for _, r, variance in self._distances(X1, X2):
+            of_all += variance * p(r) * np.exp(-r)
+        slopes = np.empty_like(X1)
+        for j, (u, r, variance) in enumerate(self._distances(X1, X2)):
+            decay = variance * np.exp(-r)
+            weight = K_bar if self.degree == 1 else K_bar * (of_all - p(r) * decay)
+            slopes[:, j] = scale[j] * np.einsum("ai,ai->a", weight, fall(r) * decay * np.sign(u))
+        return slopes
+
+    def _distances(self, X1: Array, X2: Array) -> Iterator[tuple[Array, Array, float]]:
+        """Of each column: signed and plain distances (n1, n2) in length-scales; its variance."""
+        columns = (X1 * self._scale).T, (X2 * self._scale).T, self.variances(X1.shape[1])
+        for z1, z2, variance in zip(*columns, strict=True):
+            u = np.subtract.outer(z1, z2)
+            yield u, np.minimum(np.abs(u), LARGEST_R), variance
 
     def in_units(self, scale: Array) -> Any:
         return scaled_lengths(self, scale)

@@ -115,16 +115,19 @@ class Kernel(SklearnKernelMixin, ABC):
     def diag(self, X: Array) -> Array:
         """Prior variances of the rows: (n,)."""
 
-    def slopes(self, x: Array, X: Array) -> Array:
-        """dk(x, x_i) / dx for one row x (d,) and the rows x_i of X (n, d): (n, d)."""
+    def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
+        """sum_i K_bar_ai dk(x_a, x_i) / dx_a for rows x_a of X1 (N, d) and x_i of X2: (N, d).
+
+        K_bar has the shape (N, n). So summed up, no derivative needs an (N, n, d) array.
+        """
         raise ValueError(
             f"the kernel {self} has no derivative by its inputs; sums and products of those of "
             "manygp.kernels have one"
         )
 
-    def diag_slope(self, x: Array) -> Array:
-        """dk(x, x) / dx at one row x (d,): (d,)."""
-        return np.zeros(len(x))
+    def diag_slope(self, X: Array) -> Array:
+        """dk(x, x) / dx at the rows x of X (N, d): (N, d)."""
+        return np.zeros_like(X)
 
     def __call__(self, X1: Array, X2: Array | None = None) -> Array:
         """Covariance matrix: (n1, n2), or (n1, n1) without X2."""
@@ -287,8 +290,8 @@ class OneVariance(Kernel):
     def diag(self, X: Array) -> Array:
         return np.full(len(X), self.variance)
 
-    def slopes(self, x: Array, X: Array) -> Array:
-        return np.zeros(X.shape)
+    def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
+        return np.zeros_like(X1)
 
 
 @register_kernel
@@ -422,11 +425,11 @@ class Sum(Pair):
     def diag(self, X: Array) -> Array:
         return self.left.diag(X) + self.right.diag(X)
 
-    def slopes(self, x: Array, X: Array) -> Array:
-        return self.left.slopes(x, X) + self.right.slopes(x, X)
+    def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
+        return self.left.slopes(X1, X2, K_bar) + self.right.slopes(X1, X2, K_bar)
 
-    def diag_slope(self, x: Array) -> Array:
-        return self.left.diag_slope(x) + self.right.diag_slope(x)
+    def diag_slope(self, X: Array) -> Array:
+        return self.left.diag_slope(X) + self.right.diag_slope(X)
 
 
 class NoisyKernel(Sum):
@@ -478,13 +481,16 @@ class Product(Pair):
     def diag(self, X: Array) -> Array:
         return self.left.diag(X) * self.right.diag(X)
 
-    def slopes(self, x: Array, X: Array) -> Array:
-        left, right = (one(x[None], X)[0][:, None] for one in (self.left, self.right))
-        return self.left.slopes(x, X) * right + left * self.right.slopes(x, X)
+    def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
+        total = np.zeros_like(X1)
+        for one, other in ((self.left, self.right), (self.right, self.left)):
+            if not isinstance(one, OneVariance):  # which has no slope
+                total += one.slopes(X1, X2, K_bar * other(X1, X2))
+        return total
 
-    def diag_slope(self, x: Array) -> Array:
-        left, right = (one.diag(x[None]) for one in (self.left, self.right))
-        return self.left.diag_slope(x) * right + self.right.diag_slope(x) * left
+    def diag_slope(self, X: Array) -> Array:
+        left, right = (one.diag(X)[:, None] for one in (self.left, self.right))
+        return self.left.diag_slope(X) * right + self.right.diag_slope(X) * left
 
 
 def _array_of(left: Array, right: Array) -> Array:
@@ -617,13 +623,15 @@ class Stationary(Kernel):
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
 
-    def slopes(self, x: Array, X: Array) -> Array:
-        """dk/d(r^2) times d(r^2)/dx_j = 2 (x_j - x_ij) stretch^2 / length_scale_j^2."""
-        scale = self.stretch / np.asarray(self.length_scale)
-        work = Workspace((1, len(X)))
-        r2 = self.squared_distances(x[None] * scale, X * scale, work.take())
-        by_r2 = self.profile(r2, work, slope=True)[1][0]
-        return 2 * by_r2[:, None] * (x - X) * scale**2
+    def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
+        """dk/d(r^2) times d(r^2)/dx_j = 2 (x_j - x_ij) stretch^2 / length_scale_j^2, summed."""
+        scale, work = self.stretch / np.asarray(self.length_scale), Workspace(K_bar.shape)
+        middle = X2.mean(axis=0)
+        Z1, Z2 = (X1 - middle) * scale, (X2 - middle) * scale
+        r2 = self.squared_distances(Z1, Z2, work.take())
+        H = K_bar * self.profile(r2, work, slope=True)[1]
+        slopes: Array = 2 * scale * (H.sum(axis=1)[:, None] * Z1 - H @ Z2)
+        return slopes
 
     def inverse_lengths(self, n_features: int) -> Array:
         return np.broadcast_to(1 / np.asarray(self.length_scale), n_features)

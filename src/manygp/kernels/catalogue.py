@@ -95,11 +95,11 @@ class Linear(Kernel):
     def diag(self, X: Array) -> Array:
         return np.einsum("ij,ij->i", X, X) + self.offset**2
 
-    def slopes(self, x: Array, X: Array) -> Array:
-        return X
+    def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
+        return K_bar @ X2
 
-    def diag_slope(self, x: Array) -> Array:
-        return 2 * x
+    def diag_slope(self, X: Array) -> Array:
+        return 2 * X
 
 
 @register_kernel
@@ -153,10 +153,11 @@ class Periodic(Kernel):
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
 
-    def slopes(self, x: Array, X: Array) -> Array:
-        """-2 k sin(2 angle_j) pi / period_j / length_scale_j^2."""
-        k = self(x[None], X)[0]
-        angles = np.pi * (x - X) / np.asarray(self.period)
+    def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
+        """-2 k sin(2 angle_j) pi / period_j / length_scale_j^2, summed."""
+        weight = -2 * K_bar * self(X1, X2)
+        angles = [angle for angle, _ in self.angles(X1, X2)]
+        sums = [np.einsum("ai,ai->a", weight, np.sin(2 * angle)) for angle in angles]
         rise = np.pi / np.asarray(self.period) / np.asarray(self.length_scale) ** 2
-        slopes: Array = -2 * k[:, None] * np.sin(2 * angles) * rise
+        slopes: Array = np.stack(sums, axis=1) * rise
         return slopes

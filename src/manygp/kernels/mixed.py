@@ -41,11 +41,11 @@ class NoiselessPart(Combination):
     def diag(self, X: Array) -> Array:
         return self.whole.diag(X) - noise_variance(self.whole)
 
-    def slopes(self, x: Array, X: Array) -> Array:
-        return self.whole.slopes(x, X)
+    def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
+        return self.whole.slopes(X1, X2, K_bar)
 
-    def diag_slope(self, x: Array) -> Array:
-        return self.whole.diag_slope(x)
+    def diag_slope(self, X: Array) -> Array:
+        return self.whole.diag_slope(X)
 
 
 class MixedKernel(NoisyKernel):

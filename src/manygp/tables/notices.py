@@ -15,6 +15,47 @@ from manygp.tables.values import as_words
 FEWEST_AGREEING_ROWS = 10
 # The ranks of a column that is a function of the target have at least this correlation with its.
 SAME_RANKS = 0.99999
+# Rows that tell whether the target drifts, at least and at most; the last of them in time; and how
+# many times larger than among others their squared errors are where it does.
+DRIFT_ROWS = (100, 4000)
+LAST_SHARE = 0.2
+DRIFTED = 1.5
+
+
+def drift_notices(table: TrainingTable, X: Array) -> list[str]:
+    """A line for each date along which the target drifts; X (n, d) are the rows as numbers.
+
+    Boosted trees predict the last fifth of the rows from those before, and a fifth of all from the
+    others.
+    """
+    rng, notices = np.random.default_rng(0), []
+    for name, values in table.rows.columns.items():
+        known = np.flatnonzero(~np.isnat(values)) if values.dtype.kind == "M" else np.arange(0)
+        if len(known) < DRIFT_ROWS[0] or np.ptp(table.y) == 0:
+            continue
+        rows = rng.permutation(known)[: DRIFT_ROWS[1]]
+        in_time = rows[np.argsort(values[rows], kind="stable")]
+        later, among = (_square_of_last(X[order], table.y[order]) for order in (in_time, rows))
+        if later > DRIFTED * among:
+            notices.append(
+                f"the target {table.target!r} drifts along {name!r}: squared errors of the last "
+                f"fifth of the rows, predicted from those before, are {later / among:.1f} times "
+                f"those of rows among others; --time {name} makes scores and intervals hold for "
+                "the future"
+            )
+    return notices
+
+
+def _square_of_last(X: Array, y: Array) -> float:
+    """Mean squared error of the last rows by boosted trees of the others."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
+
+    n_known = round((1 - LAST_SHARE) * len(y))
+    with threadpool_limits(1):
+        trees = HistGradientBoostingRegressor(early_stopping=False, random_state=0)
+        guess = trees.fit(X[:n_known], y[:n_known]).predict(X[n_known:])
+    return float(np.mean((y[n_known:] - guess) ** 2))
 
 
 def notices_of(table: TrainingTable) -> list[str]:

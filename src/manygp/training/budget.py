@@ -15,8 +15,14 @@ from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels.base import NoisyKernel
 from manygp.runtime.parallel import n_workers, single_threaded_blas
 from manygp.settings import SearchSpace, Settings
-from manygp.training.choose import COMMITTEE, TREND, compared_committees, is_fixed
-from manygp.training.experts import FITTING, affordable, memory_of, shared_evaluations
+from manygp.training.choose import COMMITTEE, TREND, is_fixed
+from manygp.training.experts import (
+    FITTING,
+    affordable,
+    compared_committees,
+    memory_of,
+    shared_evaluations,
+)
 from manygp.training.single import SINGLE
 from manygp.trend.boosted import FAMILY as BOOSTED
 from manygp.trend.forest import FAMILY as FOREST
@@ -260,8 +266,9 @@ def _trends_of(job: Job, trend: Any) -> dict[str, float]:
 
 
 def _seconds_to_compare(job: Job) -> float:
-    """Seconds to score committees under a trend, with two kernels."""
+    """Seconds to score committees under a trend, with two kernels, or one of few rows."""
     n, _ = job.shape
+    kernels = 1 if n <= TREND.one_kernel_rows else 2
     evaluation = job.evaluation
     whole = n <= TREND.rows
     n_experts = min(n, TREND.rows if whole else TREND.regions * TREND.region_rows) / TREND.points
@@ -270,7 +277,7 @@ def _seconds_to_compare(job: Job) -> float:
     known = min(n, 2 * TREND.points)
     experts = n_experts * COST.conditioning * evaluation(known)
     asking = _asking(job, min(n, COMMITTEE.rows), n_experts, known)
-    return 2 * ((fits + experts) / job.gain + COST.trend_queries * asking)
+    return kernels * ((fits + experts) / job.gain + COST.trend_queries * asking)
 
 
 def afford(whole: Plan, job: Job, seconds: float, least: int = COST.fewest_points) -> Plan:

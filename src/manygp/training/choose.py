@@ -24,10 +24,10 @@ from manygp.calibration import (
     recalibrate,
 )
 from manygp.committee.committee import QUERYING, Committee, Layout, Query, balltree
-from manygp.fit_report import Alternative, CalibrationReport, Plan, Shrinkage
+from manygp.fit_report import Alternative, CalibrationReport, Plan
 from manygp.gp.marginal_likelihood import Objective, TrainingData, maximise
 from manygp.gp.trend import SMALLEST_REST, TrendCandidate, TrendFactory
-from manygp.kernels.base import NoisyKernel, White, default_kernel, metric, split_noise
+from manygp.kernels.base import NoisyKernel, metric
 from manygp.noise import LocalNoise
 from manygp.rules import ExpertPredictions, PredictionRules, VarianceCurve
 from manygp.runtime.parallel import thread_map
@@ -35,13 +35,19 @@ from manygp.settings import FEWEST_NEAREST, SearchSpace, Settings
 from manygp.training.experts import (
     FITTING,
     Builder,
+    Candidate,
     ExecutionContext,
     affordable,
     cluster_blocks,
+    compared_committees,
     fit_shared,
+    has_no_noise,
     near_blocks,
     random_blocks,
+    start_kernel,
     starts_of,
+    with_noise_of,
+    work_of,
 )
 from manygp.trend.boosted import regressor_factory
 from manygp.trend.registry import families
@@ -67,9 +73,6 @@ class CommitteeChoice:
     tolerance_rows: int = 500
     # Rows that are left out to correct the variance of the chosen one, at most.
     learned_rows: int = 20_000
-    # How the work of scoring grows with what experts know, and what fitting adds: as measured.
-    size_power: float = 1.5
-    fitting_work: float = 4.0
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,8 @@ class TrendChoice:
     kernel_blocks: int = 2
     clusters: int = 4
     cluster_rows: int = 125
+    # Up to this many rows, which two of either blocks hold, one kernel is enough.
+    one_kernel_rows: int = 1000
     # Relative improvement of the likelihood at which these fits stop.
     tolerance: float = 1e-4
     # Rows of one of their experts, and their overlap, if it may be chosen.
@@ -167,13 +172,6 @@ class Choice(Generic[T]):
             Alternative(self.parameter, value, float(nll.mean()), value == self.value)
             for value, nll in self.nll.items()
         ]
-
-
-class Candidate(NamedTuple):
-    """A committee that may be chosen."""
-
-    shrinkage: Shrinkage
-    overlap: float
 
 
 class LeftOut(NamedTuple):
@@ -383,13 +381,6 @@ def _in_time(factories: Iterator[TrendFactory], deadline: float) -> Iterator[Tre
         yield factory
 
 
-def start_kernel(data: TrainingData, variance: float) -> NoisyKernel:
-    """The default kernel for what is left of the targets."""
-    columns = data.X.shape[1], data.X.std(axis=0)
-    weight = 1.0 if data.spread is None else data.mean_weight
-    return split_noise(default_kernel(*columns, variance, weight))
-
-
 class _TrendComparison(NamedTuple):
     """Rows on which trends are compared.
 
@@ -429,20 +420,22 @@ class _TrendComparison(NamedTuple):
         return cls(data.some(rows), rows, places, False, space, run)
 
     def nll(self, candidate: TrendCandidate) -> Array:
-        """Mean NLL of each group of rows that are left out, by the better of two kernels: (G,)."""
+        """Mean NLL of each group of rows that are left out, by the better of the kernels: (G,)."""
         rng = np.random.default_rng(0)
         candidate = candidate.some(self.rows)
         variance = candidate.mean_square
         learned = self.data._replace(residuals=candidate.residuals)
-        n_rows = TREND.clusters * TREND.cluster_rows
-        random = random_blocks(len(self.rows), n_rows, rng)[: TREND.kernel_blocks]
-        clusters = cluster_blocks(learned.X, TREND.cluster_rows, TREND.clusters, rng)
+        n, n_rows = len(self.rows), TREND.clusters * TREND.cluster_rows
+        kinds = [random_blocks(n, n_rows, rng)]
+        if n > TREND.one_kernel_rows:
+            kinds.append(cluster_blocks(learned.X, TREND.cluster_rows, TREND.clusters, rng))
 
         def nll_by(blocks: list[IndexArray]) -> Array:
-            return self._nll_by(candidate, self._kernel(learned, blocks, variance))
+            kernel = self._kernel(learned, blocks[: TREND.kernel_blocks], variance)
+            return self._nll_by(candidate, kernel)
 
         with thread_map(self.run.n_jobs) as parallel_map:
-            losses = list(parallel_map(nll_by, (random, clusters[: TREND.kernel_blocks])))
+            losses = list(parallel_map(nll_by, kinds))
         return min(losses, key=lambda nll: float(nll.mean()))
 
     def _kernel(
@@ -507,8 +500,7 @@ class KernelChoice(NamedTuple):
 
         The first is of random rows, the second of rows near each other. Parts are made in the
         metric of the shared kernel, if there is one. Where the likelihood chooses no noise at all,
-        which near rows with different targets can bring about, a kernel with some noise is tried
-        as well.
+        as near rows with different targets or a few huge ones make it, some noise is tried too.
         """
         (n, d), rows, rng = self.data.X.shape, self.plan.shared_rows, self.rng
         shared, kernel = self.is_shared, start
@@ -519,15 +511,16 @@ class KernelChoice(NamedTuple):
         if layout.is_single and not shared and n > QUERYING.many_rows:  # as a warm start
             kernel = self._fitted(start, random_blocks(n, rows, rng), limit=False)
         builder = self._builder(kernel, layout)
-        compares = self.plan.kernels == 2 and not layout.is_single and n >= 2 * rows
+        compares = self.plan.kernels == 2 and not layout.is_single
         if not compares or perf_counter() >= deadline:
             return builder, []
-        self.run.progress.begin("near kernel")
-        near = self._fitted(kernel, near_blocks(self.data.X, kernel, rows, rng))
-        choice = self._compared(
-            "kernel", {"far": builder, "near": self._builder(near, layout)}, rng
-        )
-        best, compared = choice.best, choice.alternatives
+        best, compared = builder, list[Alternative]()
+        if n >= 2 * rows:
+            self.run.progress.begin("near kernel")
+            near = self._fitted(kernel, near_blocks(self.data.X, kernel, rows, rng))
+            builders = {"far": builder, "near": self._builder(near, layout)}
+            choice = self._compared("kernel", builders, rng)
+            best, compared = choice.best, choice.alternatives
         in_time = perf_counter() < deadline
         if in_time and self.space.standard and has_no_noise(best.kernel):
             choice = self._with_some_noise(start, best)
@@ -539,7 +532,9 @@ class KernelChoice(NamedTuple):
     def _with_some_noise(self, start: NoisyKernel, best: Builder) -> Choice[Builder]:
         """The best builder, which has no noise, beside one that has some."""
         (rng,) = self.rng.spawn(1)  # what is not taken changes nothing
-        blocks = near_blocks(self.data.X, best.kernel, self.plan.shared_rows, rng)
+        n, rows = len(self.data.X), self.plan.shared_rows
+        near = near_blocks(self.data.X, best.kernel, rows, rng) if n >= 2 * rows else None
+        blocks = near or random_blocks(n, rows, rng)
         floor = FITTING.noise_floor * self.trend.mean_square * self.data.mean_weight
         noisy = self._builder(self._fitted(with_noise_of(start, floor), blocks), best.layout)
         return self._compared("noise", {"free": best, "floor": noisy}, rng)
@@ -580,22 +575,6 @@ class KernelChoice(NamedTuple):
             communication = self.rng.permutation(n)[: n // self.n_parts]
         data = self.trend.under(self.data, layout.parts, kernel, self.run.n_jobs)
         return Builder(data, layout, kernel, starts, communication, self.run)
-
-
-def has_no_noise(kernel: NoisyKernel) -> bool:
-    """Whether its noise is next to the least that its bounds allow."""
-    bounds, variance = kernel.noise.bounds, kernel.noise_variance
-    return len(bounds) == 1 and bool(np.log(variance / FITTING.no_noise) <= bounds[0, 0])
-
-
-def with_noise_of(kernel: NoisyKernel, least: float) -> NoisyKernel:
-    """The kernel whose noise variance is at least a number, if it is free."""
-    noise = kernel.noise
-    if isinstance(noise.variance_bounds, str):
-        return kernel
-    low, high = (max(float(one), least) for one in noise.variance_bounds)  # type: ignore[arg-type]
-    variance = float(np.clip(noise.variance, low, high))
-    return NoisyKernel(kernel.signal, White(variance, (low, high)))
 
 
 # Committees.
@@ -662,10 +641,13 @@ def choose_committee(
         scores = evaluate(builder, space, search.left_out, best)
     rules = scores.rules[scores.best]
     alternatives += _neighbouring_rules(scores, rules)
-    errors = left_out_errors(committee, builder, rules, rng)
+    held_out, said = held_out_errors(builder, rules, search.left_out, best), None
+    errors = held_out or left_out_errors(committee, builder, rules, rng)
     curve, compared = VarianceCurve(), list[Alternative]()
     if space.recalibrate:
         curve, compared = recalibrate(errors)
+        if held_out is not None:
+            said = np.vstack([errors.means, np.sqrt(errors.total(curve))])
         if space.standard:  # else the kernel says what holds far away
             curve = replace(curve, known=farthest_known(errors))
     shown = {name: _shown(getattr(rules, field), name) for name, field in SHOWN_FIELDS.items()}
@@ -674,15 +656,41 @@ def choose_committee(
     correction = next((one.value for one in compared if one.chosen), None)
     chosen = {**best._asdict(), **shown, "correction": correction}
     report = CalibrationReport(chosen, (*alternatives, *compared), scores.nll.shape[1])
-    return Selection(committee, rules._replace(recalibration=curve), errors, report)
+    return Selection(committee, rules._replace(recalibration=curve), errors, report, said)
 
 
 def left_out_errors(
     committee: Committee, builder: Builder, rules: PredictionRules, rng: np.random.Generator
 ) -> LeftOutErrors:
     """What the final committee predicts for rows of all experts, each left out."""
-    data = builder.data
     rows = builder.some_rows(COMMITTEE.learned_rows, rng)
+    return _errors_of(committee, builder, rules, rows)
+
+
+def held_out_errors(
+    builder: Builder, rules: PredictionRules, left_out: LeftOut, best: Candidate
+) -> LeftOutErrors | None:
+    """The same of all rows by experts whose hyperparameters have not learned from the row.
+
+    None where hyperparameters hardly depend on any one row, or where too many rows are left out
+    to take part.
+    """
+    rows = np.concatenate(left_out.folds)
+    if best.shrinkage == np.inf or not left_out.held_out or len(rows) < len(builder.data.X):
+        return None
+    folds = [
+        _errors_of(builder.committee(*best, left_out.members, fold), builder, rules, fold)
+        for fold in left_out.folds
+    ]
+    joined = (np.concatenate(one, axis=-1) for one in zip(*folds, strict=True))
+    return LeftOutErrors(*joined).some(np.argsort(rows))
+
+
+def _errors_of(
+    committee: Committee, builder: Builder, rules: PredictionRules, rows: IndexArray
+) -> LeftOutErrors:
+    """What a committee predicts for some of its rows, each left out."""
+    data = builder.data
 
     def answers(records: list[ExpertPredictions]) -> tuple[Array, Array, Array]:
         means, variance, noise = rules.combine(records)
@@ -692,27 +700,6 @@ def left_out_errors(
     means, variance, unknown = committee.map_blocks(answers, query, builder.run.n_jobs)
     squares = (data.targets_of(rows).T - means) ** 2
     return LeftOutErrors(squares, variance, data.alpha[rows], unknown, rows, means)
-
-
-def compared_committees(
-    shrinkages: tuple[Shrinkage, ...], overlaps: Sequence[float]
-) -> Iterator[Candidate]:
-    """What `choose_committee` compares, as far as that is known before.
-
-    These are shrinkages at the first overlap, overlaps, and then shrinkages next to the best.
-    """
-    yield from (Candidate(shrinkage, overlaps[0]) for shrinkage in shrinkages)
-    yield from (Candidate(shrinkages[-1], overlap) for overlap in overlaps[1:])
-    if len(overlaps) > 1:
-        yield from (Candidate(shrinkage, overlaps[-1]) for shrinkage in shrinkages[1:3])
-
-
-def work_of(candidate: Candidate, known: Iterable[Candidate]) -> float:
-    """What it takes to score a committee, in the work of one without overlap that fits nothing."""
-    fits = candidate.shrinkage != np.inf
-    fits = fits and all(one.shrinkage != candidate.shrinkage for one in known)
-    size = (1 + candidate.overlap) ** COMMITTEE.size_power
-    return float(size + fits * COMMITTEE.fitting_work)
 
 
 class _CommitteeSearch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -15,7 +15,7 @@ from manygp.arrays import Array, IndexArray
 from manygp.committee.committee import QUERYING, Committee, Layout, assemble, balltree
 from manygp.fit_report import Plan, Shrinkage
 from manygp.gp.marginal_likelihood import L_BFGS, KernelFit, Objective, TrainingData, maximise
-from manygp.kernels.base import NoisyKernel, metric
+from manygp.kernels.base import NoisyKernel, White, default_kernel, metric, split_noise
 from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
 from manygp.runtime.progress import SILENT, Progress
 from manygp.training.checkpoint import Checkpoint, key_of
@@ -54,6 +54,9 @@ class ExpertFitting:
     # Bytes of the interpreter and its libraries, and of an expert without its arrays.
     interpreter_bytes: float = 1.5e8
     expert_bytes: float = 2e4
+    # How the work of scoring grows with what experts know, and what fitting adds: as measured.
+    size_power: float = 1.5
+    fitting_work: float = 4.0
 
 
 FITTING = ExpertFitting()
@@ -306,6 +309,29 @@ def starts_of(kernel: NoisyKernel, n_restarts: int, rng: np.random.Generator) ->
     return np.vstack([kernel.theta, rng.uniform(low, high, size=(n_restarts, len(low)))])
 
 
+def start_kernel(data: TrainingData, variance: float) -> NoisyKernel:
+    """The default kernel for what is left of the targets."""
+    columns = data.X.shape[1], data.X.std(axis=0)
+    weight = 1.0 if data.spread is None else data.mean_weight
+    return split_noise(default_kernel(*columns, variance, weight))
+
+
+def has_no_noise(kernel: NoisyKernel) -> bool:
+    """Whether its noise is next to the least that its bounds allow."""
+    bounds, variance = kernel.noise.bounds, kernel.noise_variance
+    return len(bounds) == 1 and bool(np.log(variance / FITTING.no_noise) <= bounds[0, 0])
+
+
+def with_noise_of(kernel: NoisyKernel, least: float) -> NoisyKernel:
+    """The kernel whose noise variance is at least a number, if it is free."""
+    noise = kernel.noise
+    if isinstance(noise.variance_bounds, str):
+        return kernel
+    low, high = (max(float(one), least) for one in noise.variance_bounds)  # type: ignore[arg-type]
+    variance = float(np.clip(noise.variance, low, high))
+    return NoisyKernel(kernel.signal, White(variance, (low, high)))
+
+
 def precision_of(shrinkage: Shrinkage, kernel: NoisyKernel) -> Array:
     """Precision with which each element of theta is held at the shared one: (p,)."""
     values = np.asarray(shrinkage(kernel) if callable(shrinkage) else shrinkage, dtype=float)
@@ -315,6 +341,34 @@ def precision_of(shrinkage: Shrinkage, kernel: NoisyKernel) -> Array:
             f"each of {', '.join(kernel.theta_names)}; it gave {values}"
         )
     return np.broadcast_to(values, kernel.n_free)
+
+
+class Candidate(NamedTuple):
+    """A committee that may be chosen."""
+
+    shrinkage: Shrinkage
+    overlap: float
+
+
+def compared_committees(
+    shrinkages: tuple[Shrinkage, ...], overlaps: Sequence[float]
+) -> Iterator[Candidate]:
+    """What `choose_committee` compares, as far as that is known before.
+
+    These are shrinkages at the first overlap, overlaps, and then shrinkages next to the best.
+    """
+    yield from (Candidate(shrinkage, overlaps[0]) for shrinkage in shrinkages)
+    yield from (Candidate(shrinkages[-1], overlap) for overlap in overlaps[1:])
+    if len(overlaps) > 1:
+        yield from (Candidate(shrinkage, overlaps[-1]) for shrinkage in shrinkages[1:3])
+
+
+def work_of(candidate: Candidate, known: Iterable[Candidate]) -> float:
+    """What it takes to score a committee, in the work of one without overlap that fits nothing."""
+    fits = candidate.shrinkage != np.inf
+    fits = fits and all(one.shrinkage != candidate.shrinkage for one in known)
+    size = (1 + candidate.overlap) ** FITTING.size_power
+    return float(size + fits * FITTING.fitting_work)
 
 
 def affordable(n: int, n_parts: int, overlaps: tuple[float, ...]) -> list[float]:

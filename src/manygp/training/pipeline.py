@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,15 +32,15 @@ from manygp.training.choose import (
     Selection,
     choose_committee,
     choose_trend,
-    start_kernel,
     trend_factories,
-    with_noise_of,
 )
 from manygp.training.experts import (
     FITTING,
     Builder,
     ExecutionContext,
     memory_of,
+    start_kernel,
+    with_noise_of,
     within_memory,
 )
 from manygp.training.single import SINGLE, fit_single, try_structured_kernel
@@ -124,7 +124,8 @@ def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
 
     Equal rows have equal projections, which are quick to sort.
     """
-    projection = X @ np.random.default_rng(0).normal(size=X.shape[1])
+    unit = np.maximum(np.abs(X).max(axis=0), 1e-300)
+    projection = X @ (np.random.default_rng(0).normal(size=X.shape[1]) / unit)
     order = np.argsort(projection, kind="stable")
     near = np.diff(projection[order]) == 0
     new = np.ones(len(X), dtype=bool)
@@ -133,6 +134,72 @@ def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     groups = np.empty(len(X), dtype=np.intp)
     groups[order] = np.cumsum(new) - 1
     return groups
+
+
+@dataclass(frozen=True)
+class CopyChoice:
+    """Numbers of what counts as copies of rows, and why they are what they are."""
+
+    # Where more pairs of rows have equal targets, rows that are equal may be measurements that
+    # agree: targets are counts, classes or coarsely rounded.
+    equal_targets: float = 0.01
+    # Where rows come more often on average, equal ones are what the data are about: a table of
+    # prices by product, a simulation without noise.
+    most_often: float = 4.0
+
+
+COPIES = CopyChoice()
+
+
+def without_copies(settings: Settings, rows: KnownRows, encoder: Any) -> IndexArray | None:
+    """Places (m,) of rows that are no copies of a later one; None if there are no copies.
+
+    Two measurements of a continuous target never agree to the last digit: rows that are equal in
+    everything are one row that came twice. Taken for two, they say that there is no noise, and
+    that what is left out is known. `encoder` is that of a table: means of categories differ
+    between folds of the rows, and in their place stand the categories themselves.
+    """
+    n, X = len(rows.X), rows.X
+    if encoder is not None:
+        means = [bool(column.means) for column in encoder.columns_ for _ in column.features]
+        X = np.hstack([X[:, ~np.array(means, dtype=bool)], encoder.codes_])
+    weights = np.ones(n) if rows.weights is None else rows.weights
+    groups = _groups(np.column_stack([X, rows.Y, rows.alpha, weights]))
+    last = np.empty(groups.max() + 1, dtype=np.intp)
+    last[groups] = np.arange(n)
+    m = len(last)
+    kept = np.sort(last)
+    _, counts = np.unique(_groups(rows.Y[kept]), return_counts=True)
+    agree = (counts * (counts - 1.0)).sum() > COPIES.equal_targets * m * (m - 1.0)
+    is_paper = not (settings.space.standard and settings.space.recalibrate)  # it stays as it is
+    if is_paper or agree or m == n or n > COPIES.most_often * m:
+        return None
+    copies = "1 row is a copy of another" if n == m + 1 else f"{n - m:,} rows are copies of others"
+    warn(
+        f"{copies}, equal in all columns and in y, and left out: copies are no measurements. If "
+        "they are, fit one row for all that agree, with their number as its sample_weight"
+    )
+    return kept
+
+
+def learned_rows(
+    estimator: Any, data: Any, settings: Settings, encoder: Any, weights: Any, splits: Any
+) -> tuple[KnownRows, IndexArray | None]:
+    """Rows of the data X, y to learn from, and their places if others are copies of them.
+
+    Where rows are left out by `splits`, copies are, too.
+    """
+    if splits is not None:
+        known = weights, settings.alpha, splits.groups
+        return inputs.known_rows(estimator, data, encoder, *known), None
+    rows = inputs.known_rows(estimator, data, encoder, weights, settings.alpha)
+    kept = without_copies(settings, rows, encoder)
+    if kept is not None and encoder is None:
+        rows = rows.some(kept)
+    elif kept is not None:  # the encoder shall not have learned from copies
+        own = weights, settings.alpha
+        rows = inputs.known_rows_at(estimator, data, encoder, own, kept)
+    return rows, kept
 
 
 def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:

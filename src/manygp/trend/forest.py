@@ -54,7 +54,7 @@ def grow(X: Array, Y: Array, seed: int) -> tuple[tuple[Trees, ...], Array, Array
     from sklearn.ensemble import ExtraTreesRegressor
 
     order = np.lexsort([*Y.T, *X.T])  # whatever the order that rows come in
-    X, Y = X[order], Y[order]
+    X, Y = X[order], _rounded(Y[order])
     forests, unseen, importance = [], [], np.zeros(X.shape[1])
     for y in Y.T:
         forest = ExtraTreesRegressor(
@@ -67,6 +67,13 @@ def grow(X: Array, Y: Array, seed: int) -> tuple[tuple[Trees, ...], Array, Array
         importance += forest.feature_importances_
     said = np.column_stack(unseen)[np.argsort(order)]
     return tuple(forests), said, importance / max(float(importance.sum()), 1e-300)
+
+
+def _rounded(Y: Array) -> Array:
+    """Targets (n, t) to nine digits: rounding in other units of y shall not tip a split over."""
+    _, power = np.frexp(np.abs(Y).max(axis=0))
+    rounded: Array = np.ldexp(np.round(np.ldexp(Y, 30 - power)), power - 30)
+    return rounded
 
 
 def trees_of(forest: Any) -> Trees:

@@ -1,0 +1,200 @@
+"""Optimisers in 20 columns, in batches of 50: best value after evaluations, and CPU seconds.
+
+    python -m benchmarks.optimise                 # goes on where it stopped
+    python -m benchmarks.optimise --table         # what benchmarks/optimise/cells.jsonl says
+    python -m benchmarks.optimise --evaluations 3000 --seeds 3 --methods ours,cma,random
+
+Methods: `ours` is `manygp.optimise`; `gp-pro` and `gp-pro-c` are the same loop with experts of 100
+rows, weighted by entropy, without and with the paper's calibration; `cma` is CMA-ES with
+generations of the batch, `cma-12` with its own of 12, one after the other; `turbo` is TuRBO-1 with
+BoTorch's SingleTaskGP, with the numbers of `ours`. It needs `cma`, and `turbo` also `botorch`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+from scipy.stats import wilcoxon
+
+from manygp.optimise import Optimiser, trust
+
+CELLS = Path(__file__).parent / "optimise" / "cells.jsonl"
+COLUMNS, BATCH = 20, 50
+PAPER = {"points_per_expert": 100, "weighting": "entropy", "routing": None, "overlap": 0}
+
+
+def ackley(X: Any) -> Any:
+    waves = np.exp(np.cos(2 * np.pi * X).mean(axis=1))
+    return 20 + np.e - 20 * np.exp(-0.2 * np.sqrt((X**2).mean(axis=1))) - waves
+
+
+def levy(X: Any) -> Any:
+    w = 1 + (X - 1) / 4
+    inner = (w[:, :-1] - 1) ** 2 * (1 + 10 * np.sin(np.pi * w[:, :-1] + 1) ** 2)
+    last = (w[:, -1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[:, -1]) ** 2)
+    return np.sin(np.pi * w[:, 0]) ** 2 + inner.sum(axis=1) + last
+
+
+def rastrigin(X: Any) -> Any:
+    return 10 * X.shape[1] + (X**2 - 10 * np.cos(2 * np.pi * X)).sum(axis=1)
+
+
+def rosenbrock(X: Any) -> Any:
+    return (100 * (X[:, 1:] - X[:, :-1] ** 2) ** 2 + (1 - X[:, :-1]) ** 2).sum(axis=1)
+
+
+TASKS: dict[str, tuple[Callable[[Any], Any], float, float]] = {
+    "ackley": (ackley, -5.0, 10.0),
+    "levy": (levy, -5.0, 10.0),
+    "rastrigin": (rastrigin, -4.0, 5.0),
+    "rosenbrock": (rosenbrock, -5.0, 10.0),
+}
+
+
+def with_model(function: Any, n: int, seed: int, model: dict[str, Any] | None = None) -> Any:
+    """Values in the order of evaluation, of functions of the unit cube: (n,)."""
+    optimiser = Optimiser([(0.0, 1.0)] * COLUMNS, random_state=seed, model=model)
+    while len(optimiser.y_) < n:
+        rows = optimiser.ask(min(BATCH, n - len(optimiser.y_)))
+        optimiser.tell(rows, function(np.array(rows)))
+    return optimiser.y_
+
+
+def by_chance(function: Any, n: int, seed: int) -> Any:
+    return function(np.random.default_rng(seed).random((n, COLUMNS)))
+
+
+def by_cma(function: Any, n: int, seed: int, generation: int = BATCH) -> Any:
+    import cma
+
+    options = {"bounds": [0, 1], "popsize": generation, "seed": seed + 1, "verbose": -9}
+    values: list[float] = []
+    while len(values) < n:  # it stops where it has converged, and begins anew
+        start = np.random.default_rng([seed, len(values)]).random(COLUMNS)
+        search = cma.CMAEvolutionStrategy(start, 0.3, options)
+        while len(values) < n and not search.stop():
+            rows = search.ask()
+            found = function(np.array(rows))
+            search.tell(rows, found.tolist())
+            values += found.tolist()
+    return np.array(values[:n])
+
+
+def by_turbo(function: Any, n: int, seed: int) -> Any:
+    import torch
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.generation import MaxPosteriorSampling
+    from botorch.models import SingleTaskGP
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    torch.manual_seed(seed)
+    rng, region, begin = np.random.default_rng(seed), trust.TrustRegion(), 0
+    X, y = np.empty((0, COLUMNS)), np.empty(0)
+    while len(y) < n:
+        k = min(BATCH, n - len(y))
+        if len(y) - begin < 2 * COLUMNS:
+            new = trust.initial_rows(k, COLUMNS, rng)
+        else:
+            rows, values = torch.tensor(X[begin:]), torch.tensor(y[begin:])
+            values = -(values - values.mean()) / values.std()
+            model = SingleTaskGP(rows, values[:, None], outcome_transform=None)
+            likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
+            fit_gpytorch_mll(likelihood, optimizer_kwargs={"options": {"maxiter": 50}})
+            kernel = getattr(model.covar_module, "base_kernel", model.covar_module)
+            inverse = 1 / kernel.lengthscale.detach().numpy().ravel()
+            centre = X[begin + int(np.argmin(y[begin:]))]
+            around = trust.candidates(centre, inverse, region.length, rng)
+            with torch.no_grad():
+                sampler = MaxPosteriorSampling(model, replacement=False)
+                new = sampler(torch.tensor(around), num_samples=k).numpy()
+        known = len(y) - begin
+        X, y = np.concatenate([X, new]), np.concatenate([y, function(new)])
+        scores = trust.score(y[begin:], np.empty((len(y) - begin, 0)))
+        region = region.after(scores, known, 2 * COLUMNS, COLUMNS)
+        begin = region.begin
+    return y
+
+
+METHODS: dict[str, Callable[[Any, int, int], Any]] = {
+    "ours": with_model,
+    "cma": by_cma,
+    "cma-12": lambda function, n, seed: by_cma(function, n, seed, 12),
+    "random": by_chance,
+    "gp-pro": lambda f, n, seed: with_model(f, n, seed, {**PAPER, "calibration": "none"}),
+    "gp-pro-c": lambda f, n, seed: with_model(f, n, seed, {**PAPER, "calibration": "information"}),
+    "turbo": by_turbo,
+}
+
+
+def run(task: str, method: str, n: int, seed: int) -> dict[str, Any]:
+    """One search: the best value after each batch, and its seconds."""
+    function, low, high = TASKS[task]
+    start = process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        values = METHODS[method](lambda U: function(low + (high - low) * U), n, seed)
+    best = np.minimum.accumulate(values)[BATCH - 1 :: BATCH]
+    cell = {"task": task, "method": method, "evaluations": n, "seed": seed}
+    return {**cell, "best": best.tolist(), "seconds": round(process_time() - start, 2)}
+
+
+def cells() -> list[dict[str, Any]]:
+    if not CELLS.exists():
+        return []
+    return [json.loads(line) for line in CELLS.read_text().splitlines()]
+
+
+def table(n: int) -> None:
+    """Median best values and seconds, and the paired comparison of the paper's calibration."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for cell in cells():
+        if cell["evaluations"] == n:
+            found[cell["task"], cell["method"]].append(cell)
+    print("| task | method | seeds | " + " | ".join(f"{q:.0%}" for q in (0.25, 0.5, 1)) + " | s |")
+    print("|---|---|---|---|---|---|---|")
+    for (task, method), some in sorted(found.items()):
+        best = np.median([one["best"] for one in some], axis=0)
+        shown = [f"{best[int(q * len(best)) - 1]:.3g}" for q in (0.25, 0.5, 1)]
+        seconds = np.median([one["seconds"] for one in some])
+        print(f"| {task} | {method} | {len(some)} | {' | '.join(shown)} | {seconds:.1f} |")
+    pairs = []
+    for task in TASKS:
+        both = [{c["seed"]: c["best"][-1] for c in found[task, m]} for m in ("gp-pro", "gp-pro-c")]
+        pairs += [np.log(both[1][s] / both[0][s]) for s in sorted(both[0].keys() & both[1].keys())]
+    if len(pairs) > 5:
+        better, p = sum(one < 0 for one in pairs), wilcoxon(pairs).pvalue
+        print(f"\nCalibrated better in {better} of {len(pairs)} pairs; Wilcoxon p = {p:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--evaluations", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--methods", default=",".join(METHODS))
+    given = parser.parse_args()
+    if not given.table:
+        CELLS.parent.mkdir(exist_ok=True)
+        names = ("task", "method", "evaluations", "seed")
+        done = {tuple(cell[name] for name in names) for cell in cells()}
+        for seed in range(given.seeds):
+            for method in given.methods.split(","):
+                for task in given.tasks.split(","):
+                    if (task, method, given.evaluations, seed) not in done:
+                        cell = run(task, method, given.evaluations, seed)
+                        with CELLS.open("a") as file:
+                            file.write(json.dumps(cell) + "\n")
+    table(given.evaluations)
+
+
+if __name__ == "__main__":
+    main()
