@@ -315,7 +315,7 @@ def test_fit_in_json_has_the_same_keys_always(made, tmp_path):
     page = tmp_path / "page.html"
     facts = json.loads(run(*arguments, "-o", tmp_path / "m", "--report", page).stdout)
     keys = ["model", "rows", "columns", "experts", "trend", "seconds", "left_out"]
-    assert list(facts) == keys
+    assert list(facts) == [*keys, "left_out_by"]
     scores = ["rows", "rmse", "nll", "ence", "crps", "within_90"]
     assert list(facts["left_out"]) == scores
     assert facts["columns"] == ["a", "b"]
