@@ -75,7 +75,7 @@ dist: .venv-dist/.installed ## wheel and source archive, each installed in a cle
 		rm -rf .venv-dist/try && $(PYTHON) -m venv .venv-dist/try && \
 		.venv-dist/try/bin/python -m pip install --quiet --disable-pip-version-check $$file && \
 		(cd .venv-dist && try/bin/python ../tools/try_install.py) && \
-		.venv-dist/try/bin/python -m pip install --quiet --disable-pip-version-check "$$file[cli]" && \
+		.venv-dist/try/bin/python -m pip install --quiet --disable-pip-version-check "manygp[cli]" && \
 		(cd .venv-dist && try/bin/python ../tools/try_install.py --with-cli) || exit 1; \
 	done
 

@@ -152,6 +152,16 @@ def cells() -> list[dict[str, Any]]:
     return [json.loads(line) for line in CELLS.read_text().splitlines()]
 
 
+def ratios(found: dict[tuple[str, str], list[dict[str, Any]]], task: str) -> list[float]:
+    """Logarithms of best values with calibration by those without, of the seeds that both have."""
+    plain, calibrated = (
+        {one["seed"]: one["best"][-1] for one in found[task, method]}
+        for method in ("gp-pro", "gp-pro-c")
+    )
+    both = sorted(plain.keys() & calibrated.keys())
+    return [float(np.log(calibrated[seed] / plain[seed])) for seed in both]
+
+
 def table(n: int) -> None:
     """Median best values and seconds, and the paired comparison of the paper's calibration."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
@@ -165,10 +175,7 @@ def table(n: int) -> None:
         shown = [f"{best[int(q * len(best)) - 1]:.3g}" for q in (0.25, 0.5, 1)]
         seconds = np.median([one["seconds"] for one in some])
         print(f"| {task} | {method} | {len(some)} | {' | '.join(shown)} | {seconds:.1f} |")
-    pairs = []
-    for task in TASKS:
-        both = [{c["seed"]: c["best"][-1] for c in found[task, m]} for m in ("gp-pro", "gp-pro-c")]
-        pairs += [np.log(both[1][s] / both[0][s]) for s in sorted(both[0].keys() & both[1].keys())]
+    pairs = [ratio for task in TASKS for ratio in ratios(found, task)]
     if len(pairs) > 5:
         better, p = sum(one < 0 for one in pairs), wilcoxon(pairs).pvalue
         print(f"\nCalibrated better in {better} of {len(pairs)} pairs; Wilcoxon p = {p:.2f}")

@@ -39,7 +39,7 @@ MOVED = {
 
 # Answers that were methods of FittedModel, and those that were properties of it.
 METHODS = (
-    "calibration_ratio", "distribution_of", "gradients", "interval_of", "left_out_answers",
+    "calibration_ratio", "distribution_of", "interval_of", "left_out_answers",
     "left_out_rows", "left_out_scores", "log_marginal_likelihood", "log_marginal_likelihood_at",
     "loo_predict", "mean", "noise_std", "predict", "predict_dist", "predict_experts",
     "predict_interval", "predict_joint", "queried_by", "ready_for_intervals", "relevance",

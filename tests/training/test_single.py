@@ -72,7 +72,7 @@ def test_the_errors_of_a_fold_are_those_of_the_variant_that_other_folds_choose()
     nll = np.zeros(10), np.array([0.1] * 9 + [-9.0])
     both = [evaluated("first", nll[0], 1.0), evaluated("second", nll[1], 2.0)]
     assert _chosen(both) == 1
-    errors = _paid(both, np.arange(10)[::-1])
+    errors = _paid(both, [np.array([i]) for i in range(9, -1, -1)])
     np.testing.assert_array_equal(errors.variance, [2.0] * 9 + [1.0])
     np.testing.assert_array_equal(errors.means, [[2.0] * 9 + [1.0]] * 2)
     np.testing.assert_array_equal(errors.rows, np.arange(10))

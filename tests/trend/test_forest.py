@@ -6,7 +6,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 import manygp
 from manygp import ManyGPRegressor
-from manygp.trend.forest import FOREST, forest_trend, grow, part_of, trees_of
+from manygp.trend.forest import FOREST, _rounded, forest_trend, grow, part_of, trees_of
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,9 @@ def test_a_row_is_predicted_by_trees_that_have_not_seen_it(rows):
     X, Y = rows
     _, unseen, importance = grow(X, Y, 3)
     order = np.lexsort([*Y.T, *X.T])
-    known = ExtraTreesRegressor(FOREST.trees, bootstrap=True, oob_score=True, random_state=3)
-    known.fit(X[order], Y[order, 0])
+    settings = {"min_samples_leaf": FOREST.leaf_rows, "bootstrap": True, "oob_score": True}
+    known = ExtraTreesRegressor(FOREST.trees, random_state=3, **settings)
+    known.fit(X[order], _rounded(Y[order])[:, 0])
     np.testing.assert_allclose(unseen[order, 0], known.oob_prediction_, atol=1e-12)
     assert importance.shape == (3,)
     assert importance.sum() == pytest.approx(1)

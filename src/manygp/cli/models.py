@@ -307,7 +307,7 @@ def _tell(facts: dict[str, Any]) -> None:
     say(f"{facts['model']}: {sizes}{trend}, {duration(facts['seconds'])}")
     scores = dict(facts["left_out"])
     n_left_out = counted(scores.pop("rows"), "training row")
-    print_scores(scores, f"of {n_left_out}, {facts['how']}")
+    print_scores(scores, f"of {n_left_out}, {facts['left_out_by']}")
 
 
 def _fitted(
@@ -398,7 +398,7 @@ def _fit_facts(
         "trend": trend_name(model),
         "seconds": round(seconds, 3),
         "left_out": left_out,
-        "how": LEFT_OUT_WORDS[model.left_out_by],
+        "left_out_by": LEFT_OUT_WORDS[model.left_out_by],
     }
 
 

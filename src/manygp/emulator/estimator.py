@@ -119,10 +119,11 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     n_components_ : int
+        K, the number of components.
     mean_ : ndarray of the shape of a curve
-    components_ : ndarray of shape (n_components_, ...)
+    components_ : ndarray of shape (K, ...)
         Each of the shape of a curve, in the units of Y.
-    explained_ : ndarray of shape (n_components_,)
+    explained_ : ndarray of shape (K,)
         R^2 of what runs have of each component, where runs are left out.
     models_ : tuple of ManyGPRegressor
     model_ : FittedEmulator
