@@ -29,8 +29,7 @@ class RiverManyGP(Regressor):
     Rows wait until there are `batch` of them. The first batch is fit, later ones are added by
     `partial_fit`, and the oldest rows are forgotten: the model never knows more than `window`.
 
-    Rows may lack features, also those that all others have: the mean of the rows that have it
-    takes their place. Where a batch brings a new feature, the model is fit again to all rows.
+    A feature that a row lacks has its mean. A new one is learned by a fit to all rows.
 
     Parameters
     ----------
@@ -87,8 +86,7 @@ class RiverManyGP(Regressor):
             model, learned = clone(self.estimator or ManyGPRegressor(random_state=0)), [*rows]
         else:
             learned, means = new, self._means | means
-        X = _table([row for row, _ in learned], means)
-        model.partial_fit(X, np.array([y for _, y in learned]))
+        model.partial_fit(_table([x for x, _ in learned], means), [y for _, y in learned])
         self._model, self._rows, self._means = model, rows, means
         if len(model.row_ids_) > self.window:
             model.forget(older_than=int(model.row_ids_[-self.window]))
@@ -116,7 +114,6 @@ def _numbers(x: Mapping[Hashable, Any]) -> Row:
 def _means(rows: deque[tuple[Row, float]]) -> Row:
     """Means of all features that rows have, in an order that is not that of the features."""
     values: dict[Hashable, list[float]] = {}
-    for row, _ in rows:
-        for name, value in row.items():
-            values.setdefault(name, []).append(value)
+    for name, value in (pair for row, _ in rows for pair in row.items()):
+        values.setdefault(name, []).append(value)
     return {name: float(np.mean(values[name])) for name in sorted(values, key=str)}
