@@ -132,6 +132,8 @@ def test_modules_and_tests_that_a_page_names_exist(page):
     for dotted in set(re.findall(r"(?<![\w./-])manygp(?:\.[A-Za-z_]\w*)+", text)):
         if dotted.startswith("manygp.dask") and find_spec("distributed") is None:
             continue  # an extra of its own, which `make test-dask` installs
+        if dotted.startswith("manygp.river") and find_spec("river") is None:
+            continue  # likewise, and `make test-clients`
         if dotted in MOVED and page.name in ("stability.md", "changelog.md"):
             continue  # it is told what is deprecated
         assert named(dotted) is not None, dotted
