@@ -10,7 +10,7 @@ CORE_TESTS := tests/test_regressor.py tests/test_sklearn_api.py tests/test_metri
 	tests/test_calibration.py tests/test_contracts.py tests/gp tests/kernels tests/committee tests/storage \
 	tests/runtime
 
-.PHONY: demo test test-slow test-dask test-ray test-clients test-oldest test-pythons sklearn-suite paper \
+.PHONY: demo test test-slow test-dask test-ray test-botorch test-clients test-oldest test-pythons sklearn-suite paper \
 	bench lint figures docs layout numbers dist clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
@@ -33,6 +33,9 @@ test-dask: .venv-dask/.installed ## those on a Dask cluster, in an environment o
 
 test-ray: .venv-ray/.installed ## the engine on Ray of docs/scale.md, in an environment of its own
 	.venv-ray/bin/python -m pytest -n0 tests/test_ray.py
+
+test-botorch: .venv-botorch/.installed ## those with BoTorch, in an environment of its own
+	.venv-botorch/bin/python -m pytest -n0 tests/test_botorch.py
 
 paper: .venv/.cli ## every table and figure of the paper; resumes where it stopped
 	$(BIN)/python -m benchmarks paper --results paper-results $(ARGS)
@@ -115,6 +118,12 @@ clean:
 .venv-ray/.installed: pyproject.toml
 	test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
 	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -e ".[parquet,test]" ray
+	touch $@
+
+.venv-botorch/.installed: pyproject.toml
+	test -x .venv-botorch/bin/python || $(PYTHON) -m venv .venv-botorch
+	.venv-botorch/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-botorch/bin/python -m pip install --quiet --disable-pip-version-check -e ".[botorch,test]"
 	touch $@
 
 .venv-docs/.installed: pyproject.toml

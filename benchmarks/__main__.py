@@ -113,14 +113,26 @@ def _study_options(
 @click.option(
     "--runs", type=click.IntRange(20), default=200, show_default=True, help="Training runs."
 )
-@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--simulators", default="advection,field,spectrum", show_default=True)
+@click.option(
+    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of draws."
+)
+@click.option(
+    "--simulators",
+    default="advection,field,spectrum",
+    show_default=True,
+    help="Comma-separated simulators.",
+)
 @click.option("--models", default=None, help="Comma-separated models [default: all].")
 def emulator(runs: int, seeds: int, simulators: str, models: str | None) -> None:
     """Many outputs at once beside one model for each.
 
-    Results go to benchmarks/emulator/results.csv; what is there is not computed again.
-    """
+    \b
+    python -m benchmarks emulator --simulators advection --models emulator --runs 50
+    python -m benchmarks emulator --seeds 3
+
+    RMSE, CRPS, what intervals and bands hold, and seconds of the processor. Results go to
+    benchmarks/emulator/results.csv; what is there is not computed again.
+    """  # fmt: skip
     from benchmarks.studies import emulator as study
 
     names = _among(study.SIMULATORS)(None, None, simulators) or ()
@@ -254,7 +266,7 @@ def messy(
 ) -> None:
     """Scores on messy tables.
 
-    
+    \b
     python -m benchmarks messy --tasks cars,exam --models manygp,scikit-learn --splits 1
     python -m benchmarks messy --results benchmarks/messy
 

@@ -79,19 +79,21 @@ for name, (lower, upper) in {"single numbers": pointwise, "whole curves": whole}
 # %%
 # What the components look like
 # -----------------------------
-# They are turned so that each is large in few places.
+# They are the principal components, or these turned so that each is large in few places: whichever
+# predicts left-out runs better.
 figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
 for component, explained in zip(model.components_[:6], model.explained_):
     ax.plot(place, component, label=f"{explained:.1%} explained")
 ax.set(xlabel="place", ylabel="component")
-ax.legend(frameon=False, fontsize=8, ncols=3)
+ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
 # Which inputs explain an observed curve?
 # ---------------------------------------
-# One curve was observed, with noise, and not everywhere.
+# One curve was observed, with noise, and not everywhere. The samples are near the truth, but their
+# intervals are too narrow here: four of the six true inputs lie outside.
 hidden = np.array([0.6, 0.3, 0.4, 0.5, 0.7, 0.4])
 observed = simulate(hidden[None])[0] + 0.05 * rng.normal(size=500)
 observed[120:170] = np.nan

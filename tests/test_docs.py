@@ -126,6 +126,10 @@ def named(dotted):
     return found
 
 
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+ALL_TESTS = "".join(path.read_text() for path in TESTS)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_modules_and_tests_that_a_page_names_exist(page):
     text = page.read_text()
@@ -134,11 +138,17 @@ def test_modules_and_tests_that_a_page_names_exist(page):
             continue  # an extra of its own, which `make test-dask` installs
         if dotted.startswith("manygp.river") and find_spec("river") is None:
             continue  # likewise, and `make test-clients`
+        if dotted.startswith("manygp.botorch") and find_spec("torch") is None:
+            continue  # the same of `make test-botorch`
         if dotted in MOVED and page.name in ("stability.md", "changelog.md"):
             continue  # it is told what is deprecated
         assert named(dotted) is not None, dotted
     for path in set(re.findall(r"(?:benchmarks/)?\btests/[\w/]+\.py", text)):
         assert (ROOT / path).exists(), path
+    known = {path.stem for path in TESTS} | set(re.findall(r"\bdef (test_\w+)", ALL_TESTS))
+    ours = text if page.name != "migrating.md" else ""  # it names tests of scikit-learn
+    for name in set(re.findall(r"`(test_\w+)`", ours)):
+        assert name in known, name
 
 
 @pytest.mark.parametrize("module", ["", ".kernels", ".display", ".tables"])

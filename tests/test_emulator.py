@@ -20,7 +20,17 @@ from manygp.emulator.match import target_of
 from manygp.storage import container
 from patching import with_numbers
 
-LEAN = ManyGPRegressor(trend="constant", noise="constant", target_transform=None)
+# Curves without noise: its variance ends at its bound.
+pytestmark = pytest.mark.filterwarnings("ignore:The optimal value found for dimension 0")
+LEAN = ManyGPRegressor(
+    manygp.kernels.RBF([1.0, 1.0]) + manygp.kernels.White(0.1),
+    trend="constant",
+    hyperparameters="shared",
+    overlap=1.0,
+    routing=4,
+    noise="constant",
+    target_transform=None,
+)
 t = np.linspace(0, 1, 40)
 
 
@@ -98,6 +108,22 @@ def test_what_the_basis_leaves_depends_on_the_run_where_that_pays():
     order = np.argsort(new[:, 1])
     for part in (order[:100], order[100:]):
         assert 0.8 < np.sqrt(np.mean(((truth - mean)[part] / std[part]) ** 2)) < 1.25
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_components_are_turned_where_left_out_curves_gain_by_it(apart):
+    """Two parts of a curve that depend on an input each, or whose sum and difference do."""
+    X = runs(60)
+    waves = np.sin(15 * X) + 0.05 * np.random.default_rng(1).normal(size=X.shape)
+    parts = waves @ np.array([[1.0, 0.0], [0.0, 0.95]] if apart else [[1.0, 1.0], [0.5, -0.5]])
+    Y = parts @ np.stack([(t < 0.25) / np.sqrt(10), (t >= 0.25) / np.sqrt(30)])
+    model = ManyGPEmulator(LEAN, n_components=2, scaling="none", random_state=0).fit(X, Y)
+    sizes = np.abs(model.components_[:, [0, -1]])
+    if apart:
+        np.testing.assert_allclose(sizes.min(axis=1), 0, atol=1e-3)
+    else:
+        assert (sizes > 0.1).all()
+    assert model.explained_.min() > 0.9
 
 
 def test_components_of_the_other_folds_are_those_of_the_curves_themselves():

@@ -10,9 +10,9 @@ import pytest
 import manygp
 from manygp import ManyGPRegressor
 from manygp.committee.committee import Layout, assemble
-from manygp.model import Room
+from manygp.model import Room, ids_of
 from manygp.training import draft, updates
-from manygp.training.updates import UPDATE, ids_of
+from manygp.training.updates import UPDATE
 
 
 def rows(n, seed=0, d=2, noise=0.3):

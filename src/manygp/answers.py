@@ -29,7 +29,7 @@ from manygp.committee.covariance import between_rows
 from manygp.gp.marginal_likelihood import Likelihood, psd_root, some_of
 from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.kernels.user_kernel import UserKernel
-from manygp.model import FittedModel
+from manygp.model import FittedModel, where_numbered
 from manygp.noise import split_variance
 from manygp.relevance import Relevance, relevance_of
 from manygp.rules import NO_COMMUNICATION, ExpertPredictions, only_means
@@ -229,7 +229,8 @@ def tails(model: FittedModel) -> Array:
 def loo_predict(
     model: FittedModel, rows: Any = None, *, latent: bool = False
 ) -> tuple[Array, Array]:
-    """Mean and std of training rows, all by default, as if each had been left out."""
+    """Mean and std of training rows, by their numbers, as if each had been left out."""
+    rows = None if rows is None else where_numbered(model, rows)
     if by_splits(model):
         return in_units_of_y(model, *_of_splits(model, rows, latent=latent))
     query = _left_out(model, rows)
@@ -475,7 +476,10 @@ def _left_out(model: FittedModel, rows: Any) -> Query:
 
 
 def _places(model: FittedModel, rows: Any) -> IndexArray:
-    """Places in the committee of rows of the data: a slice, a mask or numbers."""
+    """Places in the committee of rows, by where they are among those of the model, oldest first.
+
+    `rows` is a slice, a mask or an array.
+    """
     if model.order is None:
         return np.arange(len(model.committee.training_data().X))[rows]
     return np.argsort(model.order, kind="stable")[rows]

@@ -418,7 +418,7 @@ def known_rows(
     groups: IndexArray | None = None,
 ) -> KnownRows:
     """The rows of the data X, y that have a weight, as finite floats; sets the columns."""
-    weights = check_weights(weights, data[0])
+    weights = check_weights(weights, data[1])  # X may be a batch of columns
     kept = None if weights is None or weights.all() else weights > 0
     X, Y = training_rows(estimator, *data, encoder, kept, groups)
     if kept is None:
@@ -442,8 +442,8 @@ def known_rows_at(
     `known` are weights and noise variances.
     """
     weights, alpha = known
-    weights = check_weights(weights, data[0])
-    given = np.ones(len(data[0])) if weights is None else weights
+    weights = check_weights(weights, data[1])
+    given = np.ones(len(data[1])) if weights is None else weights
     kept, own = np.flatnonzero(given)[places], np.zeros(len(given))
     own[kept] = given[kept]
     rows = known_rows(estimator, data, encoder, own, alpha)

@@ -244,3 +244,37 @@ class FittedModel:
 
     if not TYPE_CHECKING:  # old names, until version 0.5
         __getattr__ = answer_as_method
+
+
+def ids_of(model: FittedModel) -> IndexArray:
+    """The numbers of the rows, in the order of the committee: (n,)."""
+    n = len(model.committee.training_data().X)
+    return np.arange(n) if model.order is None else np.asarray(model.order)
+
+
+def where_numbered(model: FittedModel, rows: Any) -> IndexArray:
+    """Where rows with these numbers are among those of the model, oldest first: (k,).
+
+    `rows` are numbers, of which negative ones count from the last row, a mask or a slice of all.
+    """
+    known = np.sort(ids_of(model))
+    end = int(known[-1]) + 1
+    if isinstance(rows, slice):
+        rows = np.arange(*rows.indices(end))
+    wanted = np.atleast_1d(np.asarray(rows))
+    if wanted.dtype == bool and wanted.ndim == 1 and len(wanted) >= end:
+        wanted = np.flatnonzero(wanted)
+    if wanted.size == 0:
+        raise ValueError("rows names no row: give at least one number")
+    if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
+        raise ValueError(f"rows must be numbers of rows, or a mask or slice of all {end:,} rows")
+    ids = np.where(wanted < 0, wanted + end, wanted)
+    places = np.searchsorted(known, ids) % len(known)
+    gone = known[places] != ids
+    if gone.any():
+        raise ValueError(
+            f"the model has no row {int(wanted[np.argmax(gone)])}: it has {len(known):,} rows, "
+            f"with numbers from {int(known[0])} to {end - 1}, which `row_ids_` lists. Copies of "
+            "other rows, rows of weight 0 and forgotten rows are none of them"
+        )
+    return places

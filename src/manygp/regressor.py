@@ -361,7 +361,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
         encoder = self._new_encoder(X)
         splits = splits_of(groups, time, y, weights)
         known = encoder, weights, splits
-        rows, kept = learned_rows(self, (X, y), settings, *known)
+        rows, numbers = learned_rows(self, (X, y), settings, *known)
         columns = inputs.columns_of(self) if encoder is None else encoder.names
         transform, compared = choose_transform(settings, rows, columns)
         prepared = prepare(settings, rows, columns, transform=transform)
@@ -373,11 +373,11 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
             seed = checkpoint.seed
         run = ExecutionContext(settings.n_jobs, progress, checkpoint, settings.optimizer)
         if splits is None:
-            model = replace(train(settings, prepared, seed, run, begin), order=kept)
+            model = train(settings, prepared, seed, run, begin)
         else:
             table = Table.of(rows, columns, X, encoder, splits.kept)
             model = train_by_splits(settings, prepared, table, splits, seed, run)
-        self._model = replace(model, encoder=encoder)
+        self._model = replace(model, encoder=encoder, order=numbers)
         fits_own = settings.kernel is not None and settings.optimizer is not None
         if fits_own and self._model.committee.is_single:
             warn_at_bounds(self.kernel_)
@@ -595,13 +595,18 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
         Parameters
         ----------
         rows : array-like of int, default=None
-            Which rows; all by default.
+            Their numbers, see `row_ids_`: places in the data of `fit`, from 0, and on from there
+            for rows of `partial_fit`. A mask or a slice of these is taken too. A row that the
+            model does not have (a copy, of weight 0, forgotten) is a ValueError. By default all
+            rows that it has.
         latent : bool, default=False
             Leave the noise out of std.
 
         Returns
         -------
-        mean, std : ndarrays of shape (n,) or (n, t)
+        mean, std : ndarrays of shape (k,) or (k, t)
+            In the order of `rows`; without them in that of `row_ids_`, with as many elements: pair
+            them with `y[model.row_ids_]`.
         """
         return answers.loo_predict(self.model_, rows, latent=latent)
 

@@ -10,14 +10,13 @@ from sklearn.base import BaseEstimator
 from manygp import inputs
 from manygp.arrays import IndexArray
 from manygp.inputs import read_only
-from manygp.model import Drift, FittedModel
+from manygp.model import Drift, FittedModel, ids_of
 from manygp.runtime.progress import shown
 from manygp.training.experts import ExecutionContext
 from manygp.training.updates import (
     REFRESHES,
     NewRows,
     forgotten,
-    ids_of,
     merged,
     places_of,
     refreshed,

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from manygp import ManyGPRegressor, metrics
+from manygp import ManyGPRegressor, load, metrics
 from manygp.kernels import Matern, White
 
 pytest.importorskip("click")
@@ -250,3 +250,16 @@ def test_missing_targets_are_counted_in_a_file_and_refused_with_the_remedy_in_an
     several = y.to_numpy()[:, None] * [1.0, 2.0]
     with pytest.raises(ValueError, match=r"np.isfinite\(y\).all\(axis=1\)"):
         model.fit(X, several)
+
+
+def test_a_file_with_categories_that_came_twice_keeps_its_row_numbers(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{x},{'abc'[i % 3]},{x + i % 3}" for i, x in enumerate(rng.normal(size=40))]
+    (tmp_path / "t.csv").write_text("\n".join(["x,k,y", *rows[:10], *rows]) + "\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        told = invoke("fit", tmp_path / "t.csv", "--target", "y", "-o", tmp_path / "m.manygp")
+    assert told.exit_code == 0
+    assert "10 rows are copies" in told.stderr
+    loaded = load(tmp_path / "m.manygp")
+    assert loaded.row_ids_.tolist() == list(range(10, 50))

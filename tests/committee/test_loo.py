@@ -479,5 +479,10 @@ def test_some_rows_are_those_of_all_however_they_are_named():
         assert_allclose(found[0], mean[some], rtol=1e-12)
         assert_allclose(found[1], std[some], rtol=1e-12)
     assert fitted.loo_predict(7)[0] == pytest.approx(mean[7])
-    with pytest.raises(IndexError):
+    with pytest.raises(ValueError, match="has no row 80"):
         fitted.loo_predict([80])
+    with pytest.raises(ValueError, match="names no row"):
+        fitted.loo_predict([])
+    for bad in (mask[:50], [0.5], [[1, 2]], ["a"]):
+        with pytest.raises(ValueError, match="all 80 rows"):
+            fitted.loo_predict(bad)

@@ -416,6 +416,18 @@ def test_rows_have_the_numbers_of_the_table_that_they_are_in(models, tmp_path):
     assert shown == (1000 + 2 * np.argsort(-error, kind="stable")[:10]).tolist()
 
 
+def test_rows_keep_their_numbers_where_copies_of_others_are_left_out():
+    X, y = data(100)
+    with pytest.warns(UserWarning, match="30 rows are copies"):
+        model = ManyGPRegressor(random_state=0).fit(np.r_[X[:30], X], np.r_[y[:30], y])
+    for numbers, first in ((None, 31), (1000 + np.arange(130), 1030)):
+        rows = report_rows.left_out_set(
+            model.model_, report_rows.target_names(model.model_, ()), numbers=numbers
+        )
+        assert rows.numbers.tolist() == list(range(first, first + 100))
+        np.testing.assert_allclose(rows.scored[0].y, y)
+
+
 def test_repeated_rows_trend_and_noise_are_told_in_words(tmp_path):
     X, y = data(100, d=1)
     X[60:] = X[:40]

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from data import read_only
-from manygp import ManyGPRegressor, load
+from manygp import ManyGPRegressor, answers, load
 
 RNG = np.random.default_rng(0)
 X = read_only(RNG.uniform(size=(60, 2)))
@@ -67,3 +67,50 @@ def test_rows_that_touch_floats_ends_are_compared():
     wide = X * [1e300, 1e-300]
     with pytest.warns(UserWarning, match="20 rows are copies"):
         assert len(fitted(wide[TWICE], y[TWICE]).row_ids_) == 60
+
+
+def copies_left_out():
+    with pytest.warns(UserWarning, match="copies of others.*loo_predict"):
+        return fitted(X[TWICE], y[TWICE]), y[TWICE]
+
+
+def copies_and_weights_of_zero():
+    weights = np.ones(80)
+    weights[[3, 40, 63, 79]] = 0.0
+    with pytest.warns(UserWarning, match="18 rows are copies of others"):
+        return fitted(X[TWICE], y[TWICE], sample_weight=weights), y[TWICE]
+
+
+def weights_of_zero():
+    return fitted(X, y, sample_weight=np.arange(60) % 7 > 0), y
+
+
+def weights_of_zero_in_groups():
+    known = {"sample_weight": np.arange(60) % 7 > 0, "groups": np.arange(60) // 6}
+    model = ManyGPRegressor(trend="constant", random_state=0)
+    return model.fit(X, y, **known), y
+
+
+def forgotten_and_new():
+    return fitted(X, y).forget([0, 1, 30]).partial_fit(NEW[:2], [0.5, 1.0]), np.r_[y, 0.5, 1.0]
+
+
+MODELS = copies_left_out, copies_and_weights_of_zero, weights_of_zero, weights_of_zero_in_groups
+MODELS = *MODELS, forgotten_and_new
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_left_out_answers_are_asked_for_by_the_numbers_of_rows(make, tmp_path):
+    model, given = make()
+    held, numbers = model.row_ids_, np.arange(len(given))
+    mean, std = model.loo_predict()  # one for each of row_ids_, in their order
+    assert_allclose(answers.training_rows(model.model_)[1][:, 0], given[held], atol=1e-12)
+    assert len(mean) == len(held) < len(given)
+    model.save(tmp_path / "model.manygp")
+    for one in (model, load(tmp_path / "model.manygp")):
+        some = held[[-1, 7, 0]]
+        assert_allclose(one.loo_predict(some), np.array((mean, std))[:, [-1, 7, 0]], rtol=1e-9)
+        assert_allclose(one.loo_predict(np.isin(numbers, held)), (mean, std), rtol=1e-9)
+        for gone in np.setdiff1d(numbers, held)[::4]:
+            with pytest.raises(ValueError, match=f"the model has no row {gone}: "):
+                one.loo_predict([held[0], gone])

@@ -103,15 +103,17 @@ def write_page(fitted: TableModel, page: Path, tested: Tested) -> str:
 
     from manygp import answers
     from manygp.display.report import write_report
+    from manygp.model import ids_of
 
     known = training_rows_among(fitted, tested)
     n_known, n = int(known.sum()), len(known)
     new: Tested | None = tested
     shown, numbers = counted(n, "row"), None
     if n_known == n:
-        # Of the whole training table the k-th row is the k-th training row.
+        # Of the whole training table the k-th row is training row k, unless that was left out.
         _, own = answers.training_rows(fitted.model)
-        is_whole = len(own) == n and np.allclose(tested.y, own[:, 0], rtol=1e-9, atol=0)
+        ids = np.sort(ids_of(fitted.model))
+        is_whole = ids[-1] < n and np.allclose(tested.y[ids], own[:, 0], rtol=1e-9, atol=0)
         numbers = tested.numbers if is_whole else None
         how = LEFT_OUT_WORDS[fitted.model.left_out_by]
         new, shown = None, f"{shown}, all of them training rows, {how}"

@@ -92,9 +92,10 @@ def update(
     with shown(verbose=sys.stderr.isatty()) as told:
         told.begin("starting")
         from manygp.cli.table_model import TableModel
+        from manygp.model import ids_of
         from manygp.storage import write_model
         from manygp.training.experts import ExecutionContext
-        from manygp.training.updates import forgotten, ids_of, updated
+        from manygp.training.updates import forgotten, updated
 
         fitted = TableModel.load(model, missing=missing, unknown=unknown)
         told.begin("reading")

@@ -32,7 +32,9 @@ def gradients(
     if committee.experts[0].Y.shape[1] > 1:
         raise ValueError("gradients are for models of one target")
     if rules.needs.covariances:
-        raise ValueError("predictions with aggregation='nested' have no gradients")
+        raise ValueError(
+            "predictions with aggregation='nested' have no gradients; set aggregation='gpoe'"
+        )
     seats = len(committee) if rules.nearest is None else rules.nearest
     step = int(np.clip(BLOCK_NUMBERS // (seats * X.shape[1]), 1, QUERYING.block_rows))
     answers: list[tuple[Dual, ...]] = []

@@ -256,14 +256,24 @@ def each_output(Y: Any, grid: Grid) -> tuple[Reduced, Components]:
     return reduced, Components(one, values, explained, np.arange(n) % folds, turns, left)
 
 
-def turned(reduced: Reduced, components: Components, k: int) -> Components:
-    """The first k components, turned among themselves so that each is large in few places.
+def leading(components: Components, k: int) -> Components:
+    """The first k components."""
+    return components._replace(
+        turn=components.turn[:, :k],
+        scores=components.scores[:, :k],
+        explained=components.explained[:k],
+    )
 
-    That is Kaiser's varimax. What runs have of them is then as smooth a function of the inputs as
-    outputs are, and so are its errors: large in few places.
+
+def turned(reduced: Reduced, components: Components) -> Components:
+    """Components, turned among themselves so that each is large in few places.
+
+    That is Kaiser's varimax. What runs have of them is then often as smooth a function of the
+    inputs as outputs are, and so are its errors: large in few places.
     """
     step = -(-len(reduced.directions) // BASIS.turned_outputs)
-    basis = reduced.directions[::step] @ components.turn[:, :k]
+    basis = reduced.directions[::step] @ components.turn
+    k = basis.shape[1]
     rotation, before = np.eye(k), 0.0
     for _ in range(BASIS.turns if k > 1 else 0):
         L = basis @ rotation
@@ -273,10 +283,10 @@ def turned(reduced: Reduced, components: Components, k: int) -> Components:
             break
         before = sizes.sum()
     rotation *= np.where(((basis @ rotation) ** 3).sum(axis=0) < 0, -1.0, 1.0)  # peaks, not dips
-    scores = components.scores[:, :k] @ rotation
+    scores = components.scores @ rotation
     explained = (scores**2).mean(axis=0)
     order = np.argsort(-explained, kind="stable")
-    turn = components.turn[:, :k] @ rotation[:, order]
+    turn = components.turn @ rotation[:, order]
     return components._replace(turn=turn, scores=scores[:, order], explained=explained[order])
 
 

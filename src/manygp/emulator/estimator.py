@@ -18,17 +18,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from manygp import answers
 from manygp.arrays import Array
-from manygp.calibration import check_coverage
+from manygp.calibration import check_coverage, gains
 from manygp.emulator import answers as curves
 from manygp.emulator.answers import CURVES, FittedEmulator, Judge, LeftOut, Report
 from manygp.emulator.basis import (
     BASIS,
     Components,
     Grid,
+    Reduced,
     check_curves,
     components_of,
     each_output,
     flat_rows,
+    leading,
     reduce_curves,
     scaled_curves,
     turned,
@@ -89,10 +91,10 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
     """Many outputs at once: curves, fields and spectra by their principal components.
 
     Each run of a simulator gives a curve of T numbers, or a field. They are sums of a few
-    components (Higdon et al. 2008), turned so that each is large in few places; what runs have
-    of each is learned by a `ManyGPRegressor` of its own. Runs that were left out tell how many
-    components there are, how large the errors of each output are, and how wide a band is that
-    holds whole curves.
+    components (Higdon et al. 2008); what runs have of each is learned by a `ManyGPRegressor` of
+    its own. Runs that were left out tell how many components there are, whether they are
+    better turned so that each is large in few places, how large the errors of each output are,
+    and how wide a band is that holds whole curves.
 
     Parameters
     ----------
@@ -187,11 +189,11 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
             parts = components_of(reduced, rng)
         if not parts.explained.any():
             raise ValueError("all outputs are constant: there is nothing to emulate")
-        searched, k = self._search(X, parts, seeds)
-        if not each:
-            parts = turned(reduced, parts, k)
+        searched, parts = self._chosen(X, reduced, parts, seeds)
         fitted = list(self._fits(X, parts.scores, seeds, self._base()))
-        left = float(sum((one.errors**2).mean() for one in fitted)) + parts.unexplained[k]
+        left = (
+            float(sum((one.errors**2).mean() for one in fitted)) + parts.unexplained[len(fitted)]
+        )
         if left >= parts.unexplained[0]:
             warn(
                 f"nothing was learned that helps to predict new curves: {n:,} runs, each left "
@@ -464,32 +466,54 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
         total = np.cumsum(parts.explained) / parts.unexplained[0]
         return min(most, 1 + int(np.searchsorted(total, k)))
 
-    def _search(self, X: Any, parts: Components, seeds: Any) -> tuple[tuple[float, ...], int]:
-        """Shares of the variance that 0, 1, ... components leave, and the number that is taken.
+    def _chosen(
+        self, X: Any, reduced: Reduced, parts: Components, seeds: Any
+    ) -> tuple[tuple[float, ...], Components]:
+        """Shares of the variance that 0, 1, ... components leave, and the components taken.
 
-        Lean models predict principal components one after another.
+        Lean models predict the principal components one after another, and then the turned ones:
+        these are taken where the squared errors of left-out curves are clearly smaller.
         """
-        most, inside, shares = self._most(parts), 0.0, [1.0]
-        if not isinstance(self.n_components, str):
-            return (), most
+        if self.n_components is None:
+            return (), leading(parts, self._most(parts))
         rows = answers.sample_rows(len(parts.scores), COMPONENTS.runs)
-        X, base = _safe_indexing(X, rows), _lean(self._base())
-        gains: list[float] = []
-        for one in self._fits(X, parts.scores[rows, :most], seeds, base):
-            inside += float((one.errors**2).mean())
+        lean = partial(self._fits, _safe_indexing(X, rows), seeds=seeds, base=_lean(self._base()))
+        shares, squares = self._search(lean(parts.scores[rows, : self._most(parts)]), parts)
+        principal = leading(parts, len(squares))
+        if len(squares) == 1:
+            return shares, principal
+        other = turned(reduced, principal)
+        turned_squares = [one.errors**2 for one in lean(other.scores[rows])]
+        better = gains(np.sum(squares, axis=0), np.sum(turned_squares, axis=0))
+        if self.verbose:
+            say(f"the {'turned' if better else 'principal'} components are taken")
+        return shares, other if better else principal
+
+    def _search(
+        self, fitted: Iterator[Fitted], parts: Components
+    ) -> tuple[tuple[float, ...], list[Array]]:
+        """Shares that are left, and squared errors (m,) of each component that is taken."""
+        if not isinstance(self.n_components, str):
+            return (), [one.errors**2 for one in fitted]
+        squares: list[Array] = []
+        steps: list[float] = []
+        shares, inside = [1.0], 0.0
+        for one in fitted:
+            squares.append(one.errors**2)
+            inside += float(squares[-1].mean())
             outside = float(parts.unexplained[len(shares)])
             shares.append((inside + outside) / parts.unexplained[0])
             if self.verbose:
                 share = f"{shares[-1]:.3g} of the variance is left"
-                say(f"{counted(len(shares) - 1, 'component')}: {share}")
-            gains.append((shares[-2] - shares[-1]) / min(shares))
-            last = gains[-COMPONENTS.useless :]
+                say(f"{counted(len(squares), 'component')}: {share}")
+            steps.append((shares[-2] - shares[-1]) / min(shares))
+            last = steps[-COMPONENTS.useless :]
             if outside <= COMPONENTS.enough * (inside + outside):
                 break
             if len(last) == COMPONENTS.useless and max(last) < COMPONENTS.least_gain:
                 break
         near = np.array(shares) <= COMPONENTS.near * min(shares)
-        return tuple(shares), max(1, int(np.argmax(near)))
+        return tuple(shares), squares[: max(1, int(np.argmax(near)))]
 
     def _base(self) -> ManyGPRegressor:
         return ManyGPRegressor() if self.regressor is None else self.regressor

@@ -177,7 +177,8 @@ def without_copies(settings: Settings, rows: KnownRows, encoder: Any) -> IndexAr
     copies = "1 row is a copy of another" if n == m + 1 else f"{n - m:,} rows are copies of others"
     warn(
         f"{copies}, equal in all columns and in y, and left out: copies are no measurements. If "
-        "they are, fit one row for all that agree, with their number as its sample_weight"
+        "they are, fit one row for all that agree, with their number as its sample_weight. Scores "
+        "and loo_predict() are of the rows that stay: row_ids_ has their numbers"
     )
     return kept
 
@@ -185,13 +186,17 @@ def without_copies(settings: Settings, rows: KnownRows, encoder: Any) -> IndexAr
 def learned_rows(
     estimator: Any, data: Any, settings: Settings, encoder: Any, weights: Any, splits: Any
 ) -> tuple[KnownRows, IndexArray | None]:
-    """Rows of the data X, y to learn from, and their places if others are copies of them.
+    """Rows of the data X, y to learn from, and their numbers if there are others.
 
-    Where rows are left out by `splits`, copies are, too.
+    Others have no weight or are copies. Where rows are left out by `splits`, copies are, too.
     """
+    known_weights = inputs.check_weights(weights, data[1])
+    numbers = None
+    if known_weights is not None and not known_weights.all():
+        numbers = np.flatnonzero(known_weights)
     if splits is not None:
         known = weights, settings.alpha, splits.groups
-        return inputs.known_rows(estimator, data, encoder, *known), None
+        return inputs.known_rows(estimator, data, encoder, *known), numbers
     rows = inputs.known_rows(estimator, data, encoder, weights, settings.alpha)
     kept = without_copies(settings, rows, encoder)
     if kept is not None and encoder is None:
@@ -199,7 +204,9 @@ def learned_rows(
     elif kept is not None:  # the encoder shall not have learned from copies
         own = weights, settings.alpha
         rows = inputs.known_rows_at(estimator, data, encoder, own, kept)
-    return rows, kept
+    if kept is None or numbers is None:
+        return rows, numbers if kept is None else kept
+    return rows, numbers[kept]
 
 
 def with_noise_floor(kernel: NoisyKernel, repeats: Repeats) -> NoisyKernel:

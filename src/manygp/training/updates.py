@@ -23,7 +23,7 @@ from manygp.gp.expert import condition
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import Kriging, Trend
 from manygp.inputs import read_only
-from manygp.model import FittedModel, Room, Updates
+from manygp.model import FittedModel, Room, Updates, ids_of
 from manygp.noise import LocalNoise
 from manygp.rules import ExpertPredictions, VarianceCurve
 from manygp.settings import Settings
@@ -134,12 +134,6 @@ class Scored(NamedTuple):
     def std(self) -> Array:
         """Standard deviations as they were served: (t, k)."""
         return np.sqrt(self.total * np.exp(self.logs) + self.errors.alpha)
-
-
-def ids_of(model: FittedModel) -> IndexArray:
-    """The numbers of the rows, in the order of the committee: (n,)."""
-    n = len(model.committee.training_data().X)
-    return np.arange(n) if model.order is None else np.asarray(model.order)
 
 
 def _state(model: FittedModel) -> Updates:

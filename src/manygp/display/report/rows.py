@@ -13,7 +13,7 @@ from manygp import answers, metrics
 from manygp.answers import LEFT_OUT_ROWS
 from manygp.arrays import Array, IndexArray
 from manygp.display.report.columns import Inputs, comparable, training_inputs
-from manygp.model import FittedModel
+from manygp.model import FittedModel, ids_of
 from manygp.runtime.words import LEFT_OUT_WORDS, counted
 
 # The share of rows that intervals hold, unless tested rows have others.
@@ -204,7 +204,7 @@ def left_out_set(
 ) -> RowSet:
     """Training rows, all or a random sample, each left out; fewer beside tested ones.
 
-    `numbers` (n,) are what the page calls the training rows; by default 1, 2, ...
+    `numbers` are what the page calls the rows that `fit` was given; by default 1, 2, ...
     """
     most, coverage = LEFT_OUT_ROWS, COVERAGE
     if tested is not None:
@@ -217,7 +217,8 @@ def left_out_set(
         coverage, ends = COVERAGE, (mean - NORMAL_REACH * std, mean + NORMAL_REACH * std)
     every = training_inputs(model)
     n, t = len(every.X), len(targets)
-    called = np.arange(n) + 1 if numbers is None else np.asarray(numbers)
+    ids = np.sort(ids_of(model))
+    called = ids + 1 if numbers is None else np.asarray(numbers)[ids]
     how = LEFT_OUT_WORDS[model.left_out_by]
     some = f"{counted(n, 'training row')}, {how}"
     if len(rows) < n:

@@ -58,7 +58,8 @@ def write_report(
     tested : Tested, default=None
         Predictions to be scored before those of training rows that are left out.
     numbers : array-like of shape (n,), default=None
-        What the page calls the training rows: their places in a file. By default 1, 2, ...
+        What the page calls the rows that `fit` was given: their places in a file. By default
+        1, 2, ...
     """
     fitted: FittedModel = model if isinstance(model, FittedModel) else model.model_
     targets = target_names(fitted, (target,) if isinstance(target, str) else tuple(target))

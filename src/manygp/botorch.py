@@ -1,0 +1,426 @@
+"""A fitted model as a model of BoTorch, for its acquisition functions (extra `botorch`).
+
+Means, variances and weights of the experts come from the rules themselves, which pass slopes on,
+and covariances from the experts, whose kernels have slopes. PyTorch joins them: the posterior of q
+rows is joint, and has derivatives by all of them. Numbers are computed in double precision on the
+CPU, and returned in the type and on the device of the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+try:
+    import torch
+    from botorch.models.model import FantasizeMixin, Model
+    from botorch.posteriors import GPyTorchPosterior
+    from gpytorch.constraints import Positive
+    from gpytorch.distributions import MultivariateNormal
+    from gpytorch.likelihoods import GaussianLikelihood
+    from linear_operator.utils.cholesky import psd_safe_cholesky
+    from torch.autograd.function import once_differentiable
+except ImportError as error:
+    raise ImportError(
+        'manygp.botorch needs an extra: pip install torch, then pip install "manygp[botorch]"'
+    ) from error
+
+from manygp import answers
+from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.committee.committee import Query
+from manygp.committee.gradients import record_of
+from manygp.dual import Dual, with_slopes
+from manygp.gp.expert import PRECISION, Expert
+from manygp.kernels.base import Kernel
+from manygp.model import FittedModel
+from manygp.paths import slopes_of_z
+
+# Rows of which all covariances are computed, also those between batches, which are not needed:
+# fewer calls of the kernel cost less than these.
+PRIOR_ROWS = 64
+# Rows of the data that tell the noise of the likelihood, and the least noise.
+NOISE_ROWS, LEAST_NOISE = 1000, 1e-20
+# Weights are taken to be at least so large where their root has a slope.
+SMALLEST = 1e-300
+
+NOT_GAUSSIAN = (
+    "the model has learned a transform of y, given which y is not normal; fit with "
+    "target_transform=None"
+)
+ENCODED = (
+    "the columns are those of a table, which are encoded: a tensor has none; fit plain numbers"
+)
+MANY_TARGETS = (
+    "the model has {} targets; fit each by itself, and join the models with "
+    "botorch.models.model.ModelList"
+)
+
+
+class Joint(NamedTuple):
+    """Joint normal distributions of q rows each: tensors (..., q), (..., q, q), (..., q).
+
+    The last one is the variance of the noise, which is no part of the covariance.
+    """
+
+    mean: Any
+    covariance: Any
+    noise: Any
+
+
+class ManyGPModel(Model, FantasizeMixin):
+    """A fitted `ManyGPRegressor` for BoTorch.
+
+    Its posterior has the mean, std and covariance of `predict`, with `latent=True` unless
+    `observation_noise` is asked for. Gradients are those of first order.
+
+    Parameters
+    ----------
+    regressor : ManyGPRegressor
+        Fitted, of one target. The model stays as it is when the regressor is fitted again.
+
+    Attributes
+    ----------
+    likelihood : GaussianLikelihood
+        With the mean variance of the noise at the training rows.
+
+    Raises
+    ------
+    ValueError
+        If the model has no derivatives, or is not normal: the message names the remedy.
+    """
+
+    def __init__(self, regressor: Any) -> None:
+        super().__init__()
+        self._fitted: FittedModel = _usable(regressor.model_)
+        rows = answers.training_rows(self._fitted)[0]
+        rows = rows[answers.sample_rows(len(rows), NOISE_ROWS)]
+        noise = float(np.mean(answers.noise_std(self._fitted, rows) ** 2))
+        self.likelihood = GaussianLikelihood(noise_constraint=Positive())
+        self.likelihood.noise = max(noise, LEAST_NOISE)
+        self.likelihood.to(torch.double).requires_grad_(False)
+        self._observed: tuple[Any, Any, Any] | None = None
+        self.eval()
+
+    @property
+    def num_outputs(self) -> int:
+        """1: a model is of one target."""
+        return 1
+
+    @property
+    def batch_shape(self) -> Any:
+        """That of the observations which a model was conditioned on; else empty."""
+        if self._observed is None:
+            return torch.Size()
+        rows, y, _ = self._observed
+        return torch.broadcast_shapes(rows.shape[:-2], y.shape[:-1])
+
+    def posterior(
+        self,
+        X: Any,
+        output_indices: Any = None,
+        observation_noise: Any = False,
+        posterior_transform: Any = None,
+    ) -> Any:
+        """The joint distributions of rows X (..., q, d): a `GPyTorchPosterior`.
+
+        Parameters
+        ----------
+        X : Tensor of shape (..., q, d)
+        output_indices : list of int, optional
+            Of the only output.
+        observation_noise : bool or Tensor of shape (..., q, 1), default=False
+            Add the noise of the model, or these variances.
+        posterior_transform : PosteriorTransform, optional
+        """
+        if output_indices is not None:
+            self.subset_output(output_indices)
+        mean, covariance, noise = self._joint(X)
+        if torch.is_tensor(observation_noise):
+            noise = observation_noise[..., 0].to(mean).expand(mean.shape)
+        if torch.is_tensor(observation_noise) or observation_noise:
+            covariance = covariance + torch.diag_embed(noise)
+        posterior = GPyTorchPosterior(MultivariateNormal(mean.to(X), covariance.to(X)))
+        return posterior if posterior_transform is None else posterior_transform(posterior)
+
+    def forward(self, X: Any) -> Any:
+        """The joint distributions of the latent function: a `MultivariateNormal`."""
+        return self.posterior(X).distribution
+
+    def subset_output(self, idcs: list[int]) -> ManyGPModel:
+        """The model itself, which has one output."""
+        if list(idcs) not in ([0], [-1]):
+            raise ValueError(f"the model has one output, [0]; there is no {list(idcs)}")
+        return self
+
+    def condition_on_observations(self, X: Any, Y: Any, **kwargs: Any) -> ManyGPModel:
+        """The model that knows further rows: its joint distribution, given their values.
+
+        No expert, weight or correction changes, and none is learned: this is for what an
+        acquisition function imagines. `partial_fit` takes rows that were evaluated.
+
+        Parameters
+        ----------
+        X : Tensor of shape (..., n, d)
+        Y : Tensor of shape (..., n, 1)
+        noise : Tensor of shape (..., n, 1), optional
+            Their noise variances instead of those of the model.
+        """
+        noise = kwargs.get("noise")
+        if Y.ndim < 2 or Y.shape[-1] != 1 or Y.shape[-2] != X.shape[-2]:
+            raise ValueError(
+                f"Y must have one value for each row of X, (..., {X.shape[-2]}, 1); its shape is "
+                f"{tuple(Y.shape)}"
+            )
+        known = _double(X), _double(Y)[..., 0], None if noise is None else _double(noise)[..., 0]
+        if noise is None:
+            known = *known[:2], _pointwise(self._fitted, known[0])[2]
+        if self._observed is not None:
+            known = _with(self._observed, known)
+        more = object.__new__(type(self))
+        more.__dict__.update(self.__dict__)
+        more._observed = known
+        return more
+
+    def _joint(self, X: Any) -> Joint:
+        """The joint latent distributions of rows (..., q, d), given what was observed."""
+        rows = _rows(self._fitted, X)
+        if self._observed is None or self._observed[0].shape[-2] == 0:
+            return _expanded(_joint(self._fitted, rows), self.batch_shape)
+        known, y, noise = self._observed
+        batch = torch.broadcast_shapes(rows.shape[:-2], known.shape[:-2])
+        n, both = known.shape[-2], [one.expand(*batch, *one.shape[-2:]) for one in (known, rows)]
+        mean, covariance, own = _joint(self._fitted, torch.cat(both, dim=-2))
+        root = psd_safe_cholesky(covariance[..., :n, :n] + torch.diag_embed(noise))
+        across = covariance[..., :n, n:]
+        solved = torch.cholesky_solve(across, root)
+        moved = ((y - mean[..., :n]).unsqueeze(-2) @ solved).squeeze(-2)
+        rest = covariance[..., n:, n:] - across.mT @ solved
+        smallest = PRECISION.smallest_variance * covariance.diagonal(dim1=-2, dim2=-1)[..., n:]
+        variance = torch.maximum(rest.diagonal(dim1=-2, dim2=-1), smallest)
+        rest = torch.diagonal_scatter((rest + rest.mT) / 2, variance, dim1=-2, dim2=-1)
+        return _expanded(Joint(mean[..., n:] + moved, rest, own[..., n:]), moved.shape[:-1])
+
+
+def _usable(model: FittedModel) -> FittedModel:
+    """The model, if BoTorch can have it."""
+    if model.encoder is not None:
+        raise ValueError(ENCODED)
+    if model.n_targets > 1:
+        raise ValueError(MANY_TARGETS.format(model.n_targets))
+    if model.target_transform is not None:
+        raise ValueError(NOT_GAUSSIAN)
+    slopes_of_z(model, answers.training_rows(model)[0][:1])  # says what has no derivative
+    return model
+
+
+def _double(values: Any) -> Any:
+    return values.to("cpu", torch.double)
+
+
+def _rows(model: FittedModel, X: Any) -> Any:
+    """Rows (..., q, d), checked."""
+    if not torch.is_tensor(X) or X.ndim < 2 or X.shape[-1] != model.n_columns:
+        shape = tuple(X.shape) if torch.is_tensor(X) else type(X).__name__
+        raise ValueError(
+            f"X must be a tensor of rows (..., q, {model.n_columns}), one number for each column "
+            f"that the model was fitted to; it is {shape}"
+        )
+    if not torch.isfinite(X).all():
+        raise ValueError("X contains NaN or infinity; rows must be complete")
+    return _double(X)
+
+
+def _with(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Rows, values and noise that were observed, and further ones, as one."""
+    (a, *old_columns), (b, *new_columns) = old, new
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    rows = torch.cat([one.expand(*batch, *one.shape[-2:]) for one in (a, b)], dim=-2)
+    columns = []
+    for a, b in zip(old_columns, new_columns, strict=True):
+        batch = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+        columns.append(torch.cat([one.expand(*batch, -1) for one in (a, b)], dim=-1))
+    return rows, columns[0], columns[1]
+
+
+def _expanded(joint: Joint, batch: Any) -> Joint:
+    """The same distributions for each member of a batch."""
+    batch = torch.broadcast_shapes(batch, joint.mean.shape[:-1], joint.covariance.shape[:-2])
+    q = joint.mean.shape[-1]
+    mean, noise = (one.expand(*batch, q) for one in (joint.mean, joint.noise))
+    return Joint(mean, joint.covariance.expand(*batch, q, q), noise)
+
+
+def _joint(model: FittedModel, X: Any) -> Joint:
+    """The joint latent distributions of rows (..., q, d): see `covariance.between_rows`."""
+    mean, variance, noise = _pointwise(model, X)
+    if X.shape[-2] == 1:
+        return Joint(mean, variance.unsqueeze(-1), noise)
+    *batch, q, d = X.shape
+    unit = X.reshape(-1, q, d) - torch.tensor(model.x_scaling.shift)
+    correlation = _correlation(model, unit / torch.tensor(model.x_scaling.scale))
+    std = variance.sqrt()
+    covariance = correlation.reshape(*batch, q, q) * std.unsqueeze(-1) * std.unsqueeze(-2)
+    covariance = torch.diagonal_scatter(covariance, variance, dim1=-2, dim2=-1)
+    return Joint(mean, covariance, noise)
+
+
+def _wants_slopes(X: Any) -> bool:
+    return bool(X.requires_grad and torch.is_grad_enabled())
+
+
+def _pointwise(model: FittedModel, X: Any) -> tuple[Any, Any, Any]:
+    """Means, latent variances and noise variances of rows (..., d): (...,) each."""
+    shape, flat = X.shape[:-1], X.reshape(-1, X.shape[-1])
+    rows = flat.detach().numpy()
+    if _wants_slopes(X):
+        total, latent = slopes_of_z(model, rows)
+        found = [
+            _sloped(flat, value, slope)
+            for value, slope in (
+                (latent.mean, latent.mean_slope),
+                (latent.std, latent.std_slope),
+                (total.std, total.std_slope),
+            )
+        ]
+    else:
+        mean, std = answers.predict(model, rows, latent=True)
+        found = [torch.tensor(one) for one in (mean, std, answers.predict(model, rows)[1])]
+    mean, latent_std, total_std = (one.reshape(shape) for one in found)
+    noise = (total_std**2 - latent_std**2).clamp(min=0.0)
+    return mean, latent_std**2, noise
+
+
+def _correlation(model: FittedModel, Z: Any) -> Any:
+    """Posterior correlations of scaled rows (b, q, d), joined by the weights: (b, q, q).
+
+    The sum over experts m of sqrt(w_m(x) w_m(x')) R_m(x, x').
+    """
+    b, q, d = Z.shape
+    flat, trend = Z.reshape(-1, d), model.committee.trend
+    basis = None
+    if trend is not None:
+        terms: Any = trend.model.at(with_slopes(flat.detach().numpy())).basis
+        basis = None if terms is None else _sloped(flat, terms.value, terms.slope)
+    if model.committee.is_single:
+        return _of_expert(model.committee.experts[0], Z, basis)
+    seats, roots = _roots(model, flat)
+    total = torch.zeros(b, q, q, dtype=torch.double)
+    for m in np.unique(seats).tolist():
+        own = seats == m
+        root = torch.where(torch.tensor(own), roots, 0.0).sum(dim=0).reshape(b, q)
+        asking = torch.tensor(np.flatnonzero(own.any(axis=0).reshape(b, q).any(axis=1)))
+        own_basis = None if basis is None else basis.reshape(b, q, -1)[asking].flatten(0, 1)
+        correlation = _of_expert(model.committee.experts[m], Z[asking], own_basis)
+        root = root[asking]
+        total = total.index_add(0, asking, correlation * root[..., None] * root[:, None])
+    return total
+
+
+def _roots(model: FittedModel, Z: Any) -> tuple[IndexArray, Any]:
+    """Experts that are queried about scaled rows (N, d), and roots of their weights: (K, N)."""
+    committee, rules, rows = model.committee, model.rules, Z.detach().numpy()
+    seats = np.broadcast_to(np.arange(len(committee))[:, None], (len(committee), len(rows)))
+    if rules.nearest is not None:
+        seats = committee.layout.nearest(rows, rules.nearest)[0].T
+    if not _wants_slopes(Z):
+        query = Query(rows, rules.nearest, tapered=rules.tapered)
+        (weights,) = committee.map_blocks(rules.normalised_weights, query, model.settings.n_jobs)
+        return seats, torch.tensor(np.sqrt(weights))
+    found: Any = rules.normalised_weights([record_of(committee, rules, rows)])[0]
+    roots: Any = np.where(found > 0, np.sqrt(np.maximum(found, SMALLEST)), 0.0)
+    if not isinstance(roots, Dual):  # weights that do not depend on the rows
+        return seats, torch.tensor(roots)
+    return seats, _sloped(Z, roots.value.T, roots.slope.swapaxes(0, 1)).mT
+
+
+def _of_expert(expert: Expert, Z: Any, terms: Any) -> Any:
+    """Posterior correlations of one expert at scaled rows (b, q, d), terms (b q, r): (b, q, q)."""
+    b, q, d = Z.shape
+    signal, factor = expert.kernel.signal, expert.factor
+    n = len(expert.X)
+    k = _Across.apply(Z.reshape(-1, d), expert.X, signal)
+    v = (k @ torch.tensor(factor.whitener[:n, :n], dtype=torch.double).mT).reshape(b, q, n)
+    prior = _Within.apply(Z, signal)
+    covariance = prior - v @ v.mT
+    if terms is not None and factor.terms is not None:
+        explained = k @ torch.tensor(factor.terms.coefficients[:n])
+        left = (terms - explained - torch.tensor(factor.terms.mean)).reshape(b, q, -1)
+        covariance = covariance + left @ left.mT
+    least = prior.diagonal(dim1=-2, dim2=-1).clamp(min=PRECISION.smallest_prior)
+    variance = covariance.diagonal(dim1=-2, dim2=-1)
+    std = torch.maximum(variance, PRECISION.smallest_variance * least).sqrt()
+    return covariance / (std[..., None] * std[:, None])
+
+
+class _Across(torch.autograd.Function):
+    """Covariances of rows (N, d) with rows that are known (n, d): (N, n)."""
+
+    @staticmethod
+    def forward(ctx: Any, X: Any, known: Array, kernel: Kernel) -> Any:
+        ctx.X, ctx.known, ctx.kernel = X.detach().numpy(), known, kernel
+        return torch.from_numpy(kernel(ctx.X, known))
+
+    @staticmethod
+    def _slope(ctx: Any, by_k: Any) -> tuple[Any, None, None]:
+        return torch.from_numpy(ctx.kernel.slopes(ctx.X, ctx.known, by_k.numpy())), None, None
+
+    backward = staticmethod(once_differentiable(_slope))
+
+
+class _Within(torch.autograd.Function):
+    """Prior covariances of the rows of each batch (b, q, d): (b, q, q)."""
+
+    @staticmethod
+    def forward(ctx: Any, X: Any, kernel: Kernel) -> Any:
+        ctx.X, ctx.kernel = X.detach().numpy(), kernel
+        found = np.empty((*X.shape[:2], X.shape[1]))
+        for part, rows in _groups(ctx.X):
+            own = np.arange(len(found[part]))
+            shape = (len(own), X.shape[1]) * 2
+            found[part] = kernel(rows).reshape(shape)[own, :, own]
+        return torch.from_numpy(found)
+
+    @staticmethod
+    def _slope(ctx: Any, by_k: Any) -> tuple[Any, None]:
+        both, slope = (by_k + by_k.mT).numpy(), np.empty(ctx.X.shape)
+        for part, rows in _groups(ctx.X):
+            own = np.arange(len(slope[part]))
+            blocks = np.zeros((len(own), slope.shape[1]) * 2)
+            blocks[own, :, own] = both[part]
+            slopes = ctx.kernel.slopes(rows, rows, blocks.reshape(len(rows), len(rows)))
+            slope[part] = slopes.reshape(slope[part].shape)
+        return torch.from_numpy(slope), None
+
+    backward = staticmethod(once_differentiable(_slope))
+
+
+def _groups(X: AnyArray) -> Any:
+    """Some batches of (b, q, d) at a time, and their rows."""
+    b, q, d = X.shape
+    step = max(1, PRIOR_ROWS // q)
+    for start in range(0, b, step):
+        part = slice(start, start + step)
+        yield part, np.ascontiguousarray(X[part].reshape(-1, d))
+
+
+class _Sloped(torch.autograd.Function):
+    """Values (N, ...) at rows X (N, d) whose slopes (N, ..., d) are known."""
+
+    @staticmethod
+    def forward(ctx: Any, X: Any, value: Any, slope: Any) -> Any:
+        ctx.save_for_backward(slope)
+        return value
+
+    @staticmethod
+    def _slope(ctx: Any, by_value: Any) -> tuple[Any, None, None]:
+        (slope,) = ctx.saved_tensors
+        by_x = (by_value.unsqueeze(-1) * slope).reshape(len(slope), -1, slope.shape[-1]).sum(dim=1)
+        return by_x, None, None
+
+    backward = staticmethod(once_differentiable(_slope))
+
+
+def _sloped(X: Any, value: Array, slope: Array) -> Any:
+    """Values (N, ...) at rows X (N, d) as a tensor that passes gradients on."""
+    return _Sloped.apply(X, torch.tensor(value), torch.tensor(slope))
