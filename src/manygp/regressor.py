@@ -640,6 +640,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
         With `latent` they are draws of the function, without noise. Before `fit` they are draws
         from the prior.
         """
+        inputs.check_integer("n_samples", n_samples, 0)
         rng = check_random_state(random_state)
         if not self.__sklearn_is_fitted__():
             return self._prior(X, self._settings()).sample(n_samples, rng, latent=latent)

@@ -10,7 +10,7 @@ import numpy as np
 from manygp.committee.committee import PARTITIONS
 from manygp.fit_report import Shrinkage
 from manygp.gp.marginal_likelihood import L_BFGS
-from manygp.inputs import check_integer, check_number
+from manygp.inputs import check_integer, check_number, is_number
 from manygp.kernels.base import Kernel
 from manygp.kernels.sklearn_kernel import as_kernel
 from manygp.rules import (
@@ -196,11 +196,14 @@ class Settings:
             )
         if self.bounds is None:
             return
-        try:
-            low, high = (np.nan if one is None else float(one) for one in self.bounds)
-        except (TypeError, ValueError):
-            low, high = 1.0, 0.0
-        if low >= high:  # not if one of them is missing
+        ends = tuple(self.bounds) if isinstance(self.bounds, list | tuple | np.ndarray) else ()
+        low, high = -np.inf, np.inf
+        if len(ends) == 2:
+            low, high = (
+                other if one is None else one for one, other in zip(ends, (low, high), strict=True)
+            )
+        are_numbers = len(ends) == 2 and all(is_number(one) for one in (low, high))
+        if not (are_numbers and low < high):
             raise ValueError(f"bounds must be (low, high), or None for either, not {self.bounds}")
 
     def _check_trend(self) -> None:

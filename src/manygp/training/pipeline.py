@@ -125,7 +125,10 @@ def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     Equal rows have equal projections, which are quick to sort.
     """
     unit = np.maximum(np.abs(X).max(axis=0), 1e-300)
-    projection = X @ (np.random.default_rng(0).normal(size=X.shape[1]) / unit)
+    directions = np.random.default_rng(0).normal(size=X.shape[1]) / unit
+    projection = np.zeros(len(X))
+    for column, direction in zip(X.T, directions, strict=True):
+        projection += column * direction  # BLAS would round equal rows by their places
     order = np.argsort(projection, kind="stable")
     near = np.diff(projection[order]) == 0
     new = np.ones(len(X), dtype=bool)
