@@ -210,14 +210,14 @@ def three(request):
 def held(model, Z, Y):
     """Mean squared errors in units of the variance, and coverage of 90% intervals: (t,) each."""
     (mean, std), (lower, upper) = model.predict(Z, return_std=True), model.predict_interval(Z)
-    return np.mean(((Y - mean) / std) ** 2, axis=0), np.mean((lower < Y) & (Y < upper), axis=0)
+    return np.mean(((Y - mean) / std) ** 2, axis=0), np.mean((lower < Y) & (upper > Y), axis=0)
 
 
 def test_each_target_has_a_std_intervals_and_noise_of_its_own(three):
     Z, Y = targets_of(2000, 1)
     squares, coverage = held(three, Z, Y)
     assert np.all(np.abs(np.log(squares)) < np.log(1.4))  # .04, 2.2 and .3 with one for all
-    assert np.all(np.abs(coverage - 0.9) < 0.04)
+    assert np.abs(coverage - 0.9).max() < 0.04
     assert_allclose(three.noise_std(Z).mean(axis=0), STD, rtol=0.25)
     density = three.predict_dist(Z).logpdf(Y).mean(axis=0)
     ideal = -0.5 * np.log(2 * np.pi * np.e) - np.log(STD)
@@ -225,7 +225,9 @@ def test_each_target_has_a_std_intervals_and_noise_of_its_own(three):
     _, std = three.predict(Z[:40], return_std=True)
     draws = three.sample_y(Z[:40], 4000, random_state=0)
     assert_allclose(draws.std(axis=-1), std, rtol=0.08)
-    assert_allclose(np.sqrt(np.einsum("iit->it", three.predict(Z[:9], return_cov=True)[1])), std[:9])
+    assert_allclose(
+        np.sqrt(np.einsum("iit->it", three.predict(Z[:9], return_cov=True)[1])), std[:9]
+    )
 
 
 def test_left_out_rows_know_the_std_of_each_target(three):
@@ -238,7 +240,7 @@ def test_left_out_rows_know_the_std_of_each_target(three):
 
 
 def test_files_and_updates_keep_the_std_of_each_target(three, tmp_path):
-    Z, Y = targets_of(2000, 1)
+    Z, _ = targets_of(2000, 1)
     three.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert_array_equal(again.predict(Z, return_std=True), three.predict(Z, return_std=True))

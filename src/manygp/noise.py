@@ -222,7 +222,7 @@ class OwnCurves(NamedTuple):
             require(
                 np.all(np.abs(points[1]) <= LARGEST_OWN), "the correction of a target is too large"
             )
-            curves.append(VarianceCurve(*(tuple(one.tolist()) for one in points)))
+            curves.append(VarianceCurve(tuple(points[0].tolist()), tuple(points[1].tolist())))
         require(largest > 0, "its largest variance must be positive")
         return cls(tuple(curves), largest)
 
