@@ -494,8 +494,9 @@ def _promising(
     noise, forced = None, settings.noise == "local"
     # Where errors were large in the past says little of where they will be: of ten random walks
     # three took local noise, and held fewer of their last rows by it.
-    if settings.learns_noise and (forced or splits.by == "group"):
-        given: dict[str, Any] = {"forced": forced, "together": together}
+    is_local = settings.learns_noise and (forced or splits.by == "group")
+    if settings.space.recalibrate:
+        given: dict[str, Any] = {"forced": forced if is_local else None, "together": together}
         noise, more = learn_noise(errors, rules.recalibration, X, **given)
         compared = [*compared, *more]
     judged = replace(
