@@ -504,7 +504,7 @@ def targets(estimator: Any, y: Any) -> Array:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     if issparse(y):
         raise ValueError("y is a sparse matrix; pass an array")
-    if np.ndim(y) == 0:
+    if isinstance(y, Real) or getattr(y, "ndim", 1) == 0:
         raise ValueError(f"y must have one value for each row, also of one row: it is {y!r}")
     refuse_unnumeric(y, "y")
     given = {"ensure_2d": False, "ensure_all_finite": False, "input_name": "y"}

@@ -96,6 +96,16 @@ class TrendOf(NamedTuple):
     trend: Any
 
 
+def _are_bounds(bounds: Any) -> bool:
+    """Whether these are two numbers in their order, of which each may be None."""
+    if not isinstance(bounds, list | tuple | np.ndarray) or len(bounds) != 2:
+        return False
+    low, high = (
+        other if one is None else one for one, other in zip(bounds, (-np.inf, np.inf), strict=True)
+    )
+    return is_number(low) and is_number(high) and bool(low < high)
+
+
 @dataclass(frozen=True, eq=False)
 class Settings:
     """The parameters of `ManyGPRegressor`, which describes them; wrong ones are a ValueError.
@@ -194,16 +204,7 @@ class Settings:
                 f"target_transform must be one of {', '.join(map(str, TARGET_TRANSFORMS))}, not "
                 f"{name!r}; scikit-learn's TransformedTargetRegressor takes other ones"
             )
-        if self.bounds is None:
-            return
-        ends = tuple(self.bounds) if isinstance(self.bounds, list | tuple | np.ndarray) else ()
-        low, high = -np.inf, np.inf
-        if len(ends) == 2:
-            low, high = (
-                other if one is None else one for one, other in zip(ends, (low, high), strict=True)
-            )
-        are_numbers = len(ends) == 2 and all(is_number(one) for one in (low, high))
-        if not (are_numbers and low < high):
+        if self.bounds is not None and not _are_bounds(self.bounds):
             raise ValueError(f"bounds must be (low, high), or None for either, not {self.bounds}")
 
     def _check_trend(self) -> None:
