@@ -392,6 +392,11 @@ class TargetTransform:
         ordered = (transform.low < transform.high) & (transform.floor < transform.ceiling)
         if not (finite and ordered.all() and (transform.unit > 0).all()):
             raise ValueError("its transform of targets is not increasing")
+        for end in (transform.low, transform.high):
+            inner = np.where(np.isinf(end), transform.shift + transform.unit, end)
+            known = [transform._curve(inner), transform._log_slope(inner)]
+            if not np.isfinite(known).all():
+                raise ValueError("its transform of targets ends where it has no value")
         return transform
 
 
