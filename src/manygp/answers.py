@@ -27,7 +27,6 @@ from manygp.calibration import (
 from manygp.committee.committee import Query
 from manygp.committee.covariance import between_rows
 from manygp.gp.marginal_likelihood import Likelihood, psd_root, some_of
-from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.kernels.user_kernel import UserKernel
 from manygp.model import FittedModel, where_numbered
 from manygp.noise import split_variance
@@ -35,7 +34,8 @@ from manygp.relevance import Relevance, relevance_of
 from manygp.rules import NO_COMMUNICATION, ExpertPredictions, only_means
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.settings import Settings
-from manygp.targets import TransformedDistribution
+from manygp.steps import Moments, Step, SteppedDistribution, levels_of
+from manygp.targets import TransformedDistribution, whole_ends
 
 T = TypeVar("T")
 
@@ -164,12 +164,28 @@ def interval_of(
     model: FittedModel, mean: Array, std: Array, coverage: float
 ) -> tuple[Array, Array]:
     """The intervals of y of rows with this mean and std, as of `predict_transformed`."""
+    if step_of(model) is not None:
+        lower, upper = distribution_of(model, mean, std).interval(coverage)
+    else:
+        lower, upper = _interval_of_errors(model, mean, std, coverage)
+    return whole_ends(lower, upper) if model.whole else (lower, upper)
+
+
+def _interval_of_errors(
+    model: FittedModel, mean: Array, std: Array, coverage: float
+) -> tuple[Array, Array]:
+    """The same, as wide as errors that were left out."""
     normalised = (std if std.ndim == 2 else std[:, None]) / model.y_scaling.scale
     width = conformal_scores(model).reach(coverage, normalised).reshape(std.shape) * std
     lower, upper = mean - width, mean + width
     if model.target_transform is None:
         return lower, upper
     return model.target_transform.inverse(lower), model.target_transform.inverse(upper)
+
+
+def step_of(model: FittedModel) -> Step | None:
+    """What the model knows of a value that many targets share, if its rules are those of `fit`."""
+    return model.step if model.rules == model.chosen else None
 
 
 def ready_for_intervals(model: FittedModel) -> FittedModel:
@@ -189,8 +205,11 @@ def predict_dist(model: FittedModel, X: Array, *, alpha: Any = 0.0) -> Any:
 
 def distribution_of(
     model: FittedModel, mean: Array, std: Array
-) -> PredictiveDistribution | TransformedDistribution:
+) -> PredictiveDistribution | TransformedDistribution | SteppedDistribution:
     """The distributions of y of rows with this mean and std, as of `predict_transformed`."""
+    step = step_of(model)
+    if step is not None:
+        return step.distribution(mean, std, Moments(*in_units_of_y(model, mean, std)))
     base = conformal_scores(model).distribution(mean, std, model.y_scaling.scale)
     if model.target_transform is None:
         return base
@@ -278,7 +297,7 @@ def _answers_without(
     if by_splits(model):
         known: Any = model.errors
         rows = known.rows[sample_rows(len(known.rows), len(known.rows) if most is None else most)]
-        return rows, _targets(model, rows), *_of_splits(model, rows)
+        return rows, targets_of(model, rows), *_of_splits(model, rows)
     rows = sample_rows(len(data.X), len(data.X) if most is None else most)
     if model.cross_validated is not None and model.rules == model.chosen:
         mean = in_units(model, model.cross_validated[:-1, rows])
@@ -291,7 +310,7 @@ def _answers_without(
     else:
         query = _left_out(model, rows)
         mean, std = _transformed(model, query, _known_noise(model, query), latent=False)
-    return rows, _targets(model, _places(model, rows)), mean, std
+    return rows, targets_of(model, _places(model, rows)), mean, std
 
 
 def by_splits(model: FittedModel) -> bool:
@@ -370,7 +389,10 @@ def _draws(
 
 def _draws_of_y(model: FittedModel, X: Array, draws: Array, *, latent: bool) -> Array:
     """Draws of T(y) at rows X as draws of y; latent ones of what y is on average given these."""
-    transform = model.target_transform
+    transform, step = model.target_transform, step_of(model)
+    if step is not None and not latent:  # as likely among all values as z is
+        mean, std = predict_transformed(model, X)
+        return distribution_of(model, mean, std).ppf(levels_of(draws.T, mean, std)).T
     if transform is None:
         return draws
     z = draws[:, None] if draws.ndim == 2 else draws
@@ -455,10 +477,10 @@ def training_rows(model: FittedModel) -> tuple[Array, Array]:
     """Inputs (n, d) and targets (n, t) of the training rows."""
     rows = _places(model, slice(None))
     X = model.committee.training_data().X
-    return model.x_scaling.undo(X[rows]), _targets(model, rows)
+    return model.x_scaling.undo(X[rows]), targets_of(model, rows)
 
 
-def _targets(model: FittedModel, places: IndexArray) -> Array:
+def targets_of(model: FittedModel, places: IndexArray) -> Array:
     """Targets (N, t) of rows of the committee, in the units of y."""
     values = model.y_scaling.undo(model.committee.training_data().targets_of(places))
     return values if model.target_transform is None else model.target_transform.inverse(values)
@@ -721,60 +743,3 @@ class Rows(NamedTuple):
             filled, narrow = predict_transformed(model, self.X, latent=latent)
             draws = mean[..., None] + (draws - filled[..., None]) * (std / narrow)[..., None]
         return _draws_of_y(model, self.X, draws, latent=latent)
-
-
-class Prior(NamedTuple):
-    """The distribution of targets before any data, at rows X (N, d) as they are.
-
-    Answers have the shape (N,) for one target, and (N, t) for several.
-    """
-
-    kernel: NoisyKernel
-    n_targets: int
-    X: Array
-
-    @classmethod
-    def of(cls, settings: Settings, X: Array) -> Prior:
-        """The prior of a model; the default kernel is that of columns in [0, 1]."""
-        n_features = X.shape[1]
-        own = settings.own_kernel(n_features)
-        kernel = split_noise(default_kernel(n_features) if own is None else own)
-        return cls(kernel, settings.n_targets or 1, X)
-
-    def answer(self, std: Any, cov: Any, *, latent: bool, alpha: Any) -> Any:
-        """What `ManyGPRegressor.predict` returns: the mean, and with it std or covariance."""
-        if cov:
-            return self.predict_joint(latent=latent, alpha=alpha)
-        mean, deviation = self.predict(latent=latent, alpha=alpha)
-        return (mean, deviation) if std else mean
-
-    def predict(self, *, latent: bool, alpha: Any) -> tuple[Array, Array]:
-        """Mean and standard deviation."""
-        variance = self.kernel.signal.diag(self.X) + self._noise(latent=latent, alpha=alpha)
-        return self._of_targets(np.zeros(len(self.X))), self._of_targets(np.sqrt(variance))
-
-    def predict_joint(self, *, latent: bool, alpha: Any) -> tuple[Array, Array]:
-        """Mean, and covariance (N, N) or (N, N, t)."""
-        covariance = self.kernel.signal(self.X)
-        np.einsum("ii->i", covariance)[:] += self._noise(latent=latent, alpha=alpha)
-        return self._of_targets(np.zeros(len(self.X))), self._of_targets(covariance)
-
-    def sample(self, n_samples: int, rng: np.random.RandomState, *, latent: bool) -> Array:
-        """Draws: (N, n_samples) or (N, t, n_samples)."""
-        covariance = self.kernel.signal(self.X)
-        np.einsum("ii->i", covariance)[:] += self._noise(latent=latent, alpha=0.0)
-        normal = rng.normal(size=(self.n_targets, len(self.X), n_samples))
-        draws = np.einsum("ij,tjs->its", psd_root(covariance), normal)
-        return draws[:, 0] if self.n_targets == 1 else draws
-
-    def _noise(self, *, latent: bool, alpha: Any) -> Array:
-        """Noise variances of the rows: (N,)."""
-        n = len(self.X)
-        known = inputs.check_alpha(alpha, n)
-        return np.zeros(n) if latent else known + self.kernel.noise_variance
-
-    def _of_targets(self, answer: Array) -> Array:
-        """The same answer for each target."""
-        if self.n_targets == 1:
-            return answer
-        return np.repeat(answer[..., None], self.n_targets, axis=-1)

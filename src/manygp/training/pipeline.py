@@ -24,7 +24,8 @@ from manygp.runtime.parallel import physical_memory
 from manygp.runtime.progress import say, warn
 from manygp.runtime.words import duration
 from manygp.settings import SearchSpace, Settings
-from manygp.targets import TargetTransform
+from manygp.steps import STEP, Moments, Shared, choose_step
+from manygp.targets import TargetTransform, are_whole, found_bounds
 from manygp.training import budget
 from manygp.training.choose import (
     Choice,
@@ -236,6 +237,10 @@ class Prepared(NamedTuple):
         The kernel of a fit before, from which this one goes on.
     order : ndarray of shape (n,), or None
         The place of each row among those that were given, if they are in an order of their own.
+    shared : Shared or None
+        A value that many targets share, if it may be a step of their distribution.
+    whole : bool
+        Whether all targets are whole numbers.
     """
 
     data: TrainingData
@@ -249,6 +254,8 @@ class Prepared(NamedTuple):
     is_trial: bool = False
     warm: NoisyKernel | None = None
     order: IndexArray | None = None
+    shared: Shared | None = None
+    whole: bool = False
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -329,12 +336,12 @@ def choose_transform(
         if settings.chooses_target and _may_be_transformed(settings, Y):
             names = ["none", *(["log"] if every.min() >= 0 else []), "yeo-johnson"]
             name, compared = _compared_transforms(names, settings, rows, columns)
-    if name == "none" and settings.bounds is None:
-        return None, compared
     transform = TargetTransform.learned(name, every)
     if settings.bounds is not None:
         transform = transform.within(settings.bounds, every)
-    return transform, compared
+    elif settings.shapes_target and len(Y) >= TARGET.fewest_rows:
+        transform = transform.cut(*found_bounds(every))
+    return (None if transform.is_identity else transform), compared
 
 
 def _may_be_transformed(settings: Settings, Y: Array) -> bool:
@@ -369,7 +376,8 @@ def _compared_transforms(
     scores = {}
     for name in names:
         transform = TargetTransform.learned(name, Y)
-        prepared = prepare(lean, rows, columns, transform=transform)._replace(is_trial=True)
+        prepared = prepare(lean, rows, columns, transform=transform)
+        prepared = prepared._replace(is_trial=True, whole=False)  # ends as they are tell more
         run = ExecutionContext(settings.n_jobs, optimizer=settings.optimizer)
         scores[name] = _scores_of(train(lean, prepared, 0, run, perf_counter()))
     choice: Choice[str] = Choice("target", lambda name: scores[name][0], TARGET.min_gain)
@@ -414,6 +422,7 @@ def prepare(
     X, Y, known_noise, weights = rows
     d = X.shape[1]
     own = None if settings.kernel is None else settings.own_kernel(d)
+    described = _described(settings, Y)
     if transform is not None:
         known_noise, Y = transform.of_rows(known_noise, Y)
     x_scaling, y_scaling = scalings or inputs.scalings(
@@ -435,7 +444,15 @@ def prepare(
         repeats = find_repeats(data)
         kernel = with_noise_floor(kernel, repeats)
         repeats.tell(verbose=settings.verbose)
-    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, transform, order=order)
+    prepared = Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, transform)
+    return prepared._replace(order=order, **described)
+
+
+def _described(settings: Settings, Y: Array) -> dict[str, Any]:
+    """What targets (n, t) as they are tell of the shape of their distribution."""
+    if not settings.shapes_target:
+        return {}
+    return {"shared": Shared.of(Y), "whole": are_whole(Y)}
 
 
 def _are_sorted(settings: Settings, rows: KnownRows) -> bool:
@@ -600,10 +617,37 @@ def fitted_model(
         report=selection.report,
         plan=plan,
         target_transform=prepared.transform,
+        whole=prepared.whole,
     )
+    if prepared.shared is not None and not prepared.is_trial:
+        model = with_step(model, prepared.shared)
     if prepared.order is not None:
         model = _in_order_of_data(model, prepared.order)
     return queried_by(model, settings)
+
+
+def with_step(model: FittedModel, shared: Shared) -> FittedModel:
+    """The same, with a distribution of two parts if that is better for rows that were left out."""
+    errors, report = model.errors, model.report
+    if errors is None or report is None:
+        return model
+    total = errors.total(model.rules.recalibration)
+    if model.noise is not None:
+        total = (total - errors.alpha) * np.exp(model.noise.held_out[0]) + errors.alpha
+    (scale,), mean = model.y_scaling.scale, model.y_scaling.undo(errors.means.T)[:, 0]
+    said = Moments(mean, scale * np.sqrt(total))
+    y = answers.targets_of(model, errors.rows)[:, 0]
+    y[shared.rows[errors.rows]] = shared.value
+    interval = answers.interval_of(model, *said, STEP.coverage)
+    step, compared = choose_step(
+        y, shared.value, said, answers.distribution_of(model, *said), interval
+    )
+    chosen = {**report.chosen, "step": None if step is None else step.value}
+    report = report._replace(
+        chosen=chosen if compared else report.chosen,
+        alternatives=(*report.alternatives, *compared),
+    )
+    return replace(model, step=step, report=report)
 
 
 def _in_order_of_data(model: FittedModel, order: IndexArray) -> FittedModel:

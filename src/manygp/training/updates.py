@@ -98,7 +98,8 @@ def scaled(
     The others are as in `NewRows`.
     """
     if model.target_transform is not None:
-        model.target_transform.require_within(Y)
+        if model.target_transform.name != "none" or model.settings.bounds is not None:
+            model.target_transform.require_within(Y)
         alpha, Y = model.target_transform.of_rows(alpha, Y)
     targets = model.y_scaling.apply(Y)
     inputs.check_magnitude(targets, "y", None)
