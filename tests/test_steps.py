@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import manygp
 from manygp import ManyGPRegressor, answers
-from manygp.steps import Moments, Shared, Step
+from manygp.steps import Moments, Step, shared_value
 from manygp.targets import are_whole, found_bounds, whole_ends
 
 RNG = np.random.default_rng(0)
@@ -47,7 +47,7 @@ def step_at(value, low=-np.inf, high=np.inf, seed=0):
     y = np.where(rng.random(400) < 0.5, value, y)
     step = Step.learned(y, value, Moments(mean, std), (-np.inf, np.inf))
     at, width = np.linspace(-1, 1, 5), np.full(5, 0.7)
-    return step, step.distribution(at, width, Moments(at, width))
+    return step, step.distribution(at, width)
 
 
 STEPS = {"lowest": (0.0, 0.0, np.inf), "highest": (1.0, -np.inf, 1.0), "within": (0.5,)}
@@ -104,6 +104,8 @@ def test_the_crps_is_the_integral_of_squared_differences(stepped):
 def test_draws_are_as_often_the_value_as_its_chance_says(stepped):
     draws = stepped.sample(4000, 0)
     assert_allclose((draws == stepped.value).mean(axis=0), stepped.chance, atol=0.04)
+    assert_allclose(draws.mean(axis=0), stepped.mean, atol=0.06)
+    assert_allclose(draws.std(axis=0), stepped.std, rtol=0.1, atol=0.06)
     lower, upper = stepped.interval(0.8)
     held = ((draws >= lower) & (draws <= upper)).mean(axis=0)
     assert np.all(held > 0.77)
@@ -113,7 +115,7 @@ def test_a_step_stays_the_same_in_a_file():
     step, dist = step_at(*STEPS["lowest"])
     other = Step.from_json(step.to_json())
     at = np.linspace(-1, 1, 5)
-    again = other.distribution(at, np.full(5, 0.7), Moments(at, at))
+    again = other.distribution(at, np.full(5, 0.7))
     assert_array_equal(again.ppf(0.9), dist.ppf(0.9))
 
 
@@ -137,17 +139,15 @@ def test_a_wrong_step_in_a_file_is_refused(change):
 
 def test_a_value_is_shared_by_many_rows_but_not_by_all():
     y = np.concatenate([np.zeros(30), RNG.normal(size=70)])
-    shared = Shared.of(y[:, None])
-    assert shared.value == 0.0
-    assert shared.rows.sum() == 30
+    assert shared_value(y[:, None]) == 0.0
     for few in (RNG.normal(size=100), np.zeros(100), y[15:], np.append(np.zeros(99), 1.0)):
-        assert Shared.of(few[:, None]) is None
-    assert Shared.of(np.column_stack([y, y])) is None
+        assert shared_value(few[:, None]) is None
+    assert shared_value(np.column_stack([y, y])) is None
 
 
 def test_the_least_value_is_taken_if_it_is_nearly_the_most_frequent():
     y = np.repeat([0.0, 1.0, 2.0], [30, 40, 30])
-    assert Shared.of(y[:, None]).value == 0.0
+    assert shared_value(y[:, None]) == 0.0
 
 
 def test_edges_that_many_targets_share_are_bounds():
@@ -208,8 +208,36 @@ def test_all_answers_have_the_step(model, dist):
     draws = model.sample_y(NEW[:40], 2000)
     assert draws.shape == (40, 2000)
     assert_allclose((draws == 0).mean(axis=1), dist.chance[:40], atol=0.06)
-    whole = model.loo_score()
-    assert np.isfinite(whole["nll"])
+    assert_allclose(draws.mean(axis=1), mean[:40], atol=0.15 * TRUTH.std())
+    assert np.isfinite(model.loo_score()["nll"])
+
+
+def test_latent_answers_and_covariances_are_of_the_same_mean_and_std(model, dist):
+    few = NEW[:6]
+    mean, cov = model.predict(few, return_cov=True)
+    assert_allclose(mean, dist.mean[:6], rtol=1e-6)
+    assert_allclose(np.sqrt(np.diag(cov)), dist.std[:6], rtol=1e-6)
+    _, latent = model.predict(few, return_std=True, latent=True)
+    assert_allclose(np.hypot(latent, model.noise_std(few)), dist.std[:6], rtol=1e-6)
+    draws = model.sample_y(few, 4000, latent=True)
+    assert draws.min() >= 0
+    assert_allclose(draws.mean(axis=1), mean, atol=0.1 * TRUTH.std())
+    paths = model.sample_paths(2000, random_state=0)
+    assert_allclose(paths(few).std(axis=1), draws.std(axis=1), rtol=0.15)
+    with pytest.raises(ValueError, match="share a value"):
+        paths.slopes(few)
+
+
+def test_slopes_are_differences_of_what_is_predicted(model):
+    few, near = NEW[:20], 1e-5
+    found = model.predict_slopes(few)
+    for j in range(2):
+        ends = [model.predict(few + sign * near * np.eye(2)[j], return_std=True)
+                for sign in (-1, 1)]  # fmt: skip
+        by_mean, by_std = (np.array(ends[1]) - ends[0]) / (2 * near)
+        close = np.isclose(found.mean_slope[:, j], by_mean, rtol=1e-2, atol=1e-2)
+        close &= np.isclose(found.std_slope[:, j], by_std, rtol=1e-2, atol=1e-2)
+        assert close.mean() > 0.8  # functions have corners
 
 
 def test_a_saved_model_has_the_same_step(model, dist, tmp_path):

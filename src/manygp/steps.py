@@ -8,15 +8,22 @@ and say whether two parts are better than one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, ndtr
 
-from manygp.arrays import AnyArray, Array
-from manygp.calibration import CORRECTION, PredictiveDistribution, fit_tail, gains, normal_nll
+from manygp.arrays import AnyArray, Array, IndexArray
+from manygp.calibration import (
+    PredictiveDistribution,
+    by_unit,
+    dealt,
+    fit_tail,
+    gains,
+    normal_nll,
+)
 from manygp.fit_report import Alternative
 from manygp.inputs import read_only
 from manygp.metrics import interval_score
@@ -43,9 +50,13 @@ class StepChoice:
     steps: int = 25
     # The largest log-odds, and log variance in units of that of all of the rest.
     largest: float = 12.0
-    # Standard errors of its gain in CRPS that two parts must gain, whose folds lack the row.
+    # Standard errors of its gain in CRPS that two parts must gain, whose folds lack the row; and
+    # of what their squared error may lose, which depends on few large targets.
     min_gain: float = 1.0
+    most_loss: float = 2.0
     coverage: float = 0.9
+    # Targets that are scaled and back differ by less, in units of their std.
+    rounding: float = 1e-9
     # The largest share of the rest that may lie where its bound cuts it off, and the least level
     # of a quantile.
     largest_cut: float = 1 - 1e-6
@@ -57,27 +68,26 @@ class StepChoice:
 STEP = StepChoice()
 
 
-class Shared(NamedTuple):
-    """A value that many targets share, and which of the rows (n,) have it."""
+def shared_value(Y: Array) -> float | None:
+    """The most frequent of targets Y (n, t), if there is one target, and it is frequent.
 
-    value: float
-    rows: AnyArray
+    Or the least or largest of all, if it is nearly as frequent.
+    """
+    if Y.shape[1] > 1:
+        return None
+    values, counts = np.unique(Y[:, 0], return_counts=True)
+    ends = [end for end in (0, -1) if counts[end] >= STEP.share_of_end * counts.max()]
+    place = max(ends, key=lambda end: counts[end]) if ends else int(np.argmax(counts))
+    most, n = int(counts[place]), len(Y)
+    if most < STEP.least_share * n or not STEP.fewest_rows <= most <= n - STEP.fewest_rows:
+        return None
+    return float(values[place])
 
-    @classmethod
-    def of(cls, Y: Array) -> Shared | None:
-        """The most frequent of targets Y (n, t), if there is one target, and it is frequent.
 
-        Or the least or largest of all, if it is nearly as frequent.
-        """
-        if Y.shape[1] > 1:
-            return None
-        values, counts = np.unique(Y[:, 0], return_counts=True)
-        ends = [end for end in (0, -1) if counts[end] >= STEP.share_of_end * counts.max()]
-        place = max(ends, key=lambda end: counts[end]) if ends else int(np.argmax(counts))
-        most, n = int(counts[place]), len(Y)
-        if most < STEP.least_share * n or not STEP.fewest_rows <= most <= n - STEP.fewest_rows:
-            return None
-        return cls(float(values[place]), Y[:, 0] == values[place])
+def snapped(y: Array, value: float) -> Array:
+    """Targets y (n,), of which those that scaling has moved off the value have it again."""
+    near = STEP.rounding * max(float(y.std()), abs(value))
+    return np.where(np.abs(y - value) <= near, value, y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +215,8 @@ class Step:
         coefficients = read_only(chance), read_only(place), read_only(width)
         return cls(value, of_all, of_rest, *coefficients, transform, tail.dof, tail.scale)
 
-    def distribution(self, mean: Array, std: Array, whole: Moments) -> SteppedDistribution:
-        """Of y at rows where z has this mean and std, and y those of `whole`."""
+    def distribution(self, mean: Array, std: Array) -> SteppedDistribution:
+        """Of y at rows where z has this mean and std: (N,)."""
         g = self.of_all(mean, std) @ self.chance
         chance = expit(np.clip(g, -STEP.largest, STEP.largest))
         terms = self.of_rest(mean, std)
@@ -217,7 +227,12 @@ class Step:
         below = rest.cdf(np.full_like(mean, self.value)) if self.is_lowest else 0.0
         above = 1 - base.cdf(self.rest.forward(np.full_like(mean, self.value)))
         own = np.minimum(below + (above if self.is_highest else 0.0), STEP.largest_cut)
-        return SteppedDistribution(rest, self.value, chance, (chance - own) / (1 - own), *whole)
+        return SteppedDistribution(rest, self.value, chance, (chance - own) / (1 - own))
+
+    def moments(self, mean: Array, std: Array) -> Moments:
+        """Mean and std of y at rows where z has this mean and std."""
+        y = self.distribution(mean, std)
+        return Moments(y.mean, y.std)
 
     @property
     def is_lowest(self) -> bool:
@@ -329,8 +344,17 @@ class SteppedDistribution:
     value: float
     chance: Array
     weight: Array
-    mean: Array
-    std: Array
+    mean: Array = field(init=False)
+    std: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        w, rest = self.weight, self.rest
+        mean = w * self.value + (1 - w) * rest.mean
+        squares = w * (self.value - mean) ** 2 + (1 - w) * (rest.std**2 + (rest.mean - mean) ** 2)
+        object.__setattr__(self, "mean", mean)
+        # Rounding, and tails that are not normal, leave something of what is sure.
+        least = STEP.least_level * rest.std**2
+        object.__setattr__(self, "std", np.sqrt(np.maximum(squares, least)))
 
     def pdf(self, y: Array) -> Array:
         """Density at y; at the value, its chance."""
@@ -382,7 +406,11 @@ class SteppedDistribution:
 
 
 def choose_step(
-    y: Array, value: float, said: Moments, plain: Any, interval: tuple[Array, Array]
+    y: Array,
+    value: float,
+    said: Moments,
+    one_part: tuple[Any, tuple[Array, Array]],
+    together: IndexArray | None = None,
 ) -> tuple[Step | None, list[Alternative]]:
     """Two parts, if they predict better what has not taught them, and what was compared.
 
@@ -394,11 +422,12 @@ def choose_step(
         What many of them share.
     said : Moments
         Mean and std of z that was predicted for them.
-    plain : distribution
-        Of one part.
-    interval : two ndarrays of shape (n,)
-        Ends of its intervals.
+    one_part : distribution, and two ndarrays of shape (n,)
+        Of one part, and ends of its intervals.
+    together : ndarray of shape (n,), optional
+        Which of the rows err together, and are in one fold: numbers from 0 on.
     """
+    plain, interval = one_part
     transform = getattr(plain, "transform", None)
     ends, z = (-np.inf, np.inf), y
     if transform is not None:
@@ -406,25 +435,24 @@ def choose_step(
         z = transform.forward(y[:, None])[:, 0]
     if 1 - np.mean((z - said.mean) ** 2) / z.var() < STEP.least_explained:
         said = said._replace(mean=np.full_like(y, np.nan))
-    whole = Moments(plain.mean, plain.std)
-    folds = np.random.default_rng(0).permutation(len(y)) % CORRECTION.folds
-    crps, (lower, upper) = np.empty_like(y), np.empty((2, len(y)))
-    for fold in range(CORRECTION.folds):
-        own = folds == fold
+    crps, error, (lower, upper) = np.empty_like(y), np.empty_like(y), np.empty((2, len(y)))
+    for own in dealt(len(y), 0, together):
         others = Moments(said.mean[~own], said.std[~own])
         if min(np.sum(y[~own] == value), np.sum(y[~own] != value)) < STEP.fewest_rows / 2:
             return None, []
-        step = Step.learned(y[~own], value, others, ends)
-        said_of = Moments(whole.mean[own], whole.std[own])
-        stepped = step.distribution(said.mean[own], said.std[own], said_of)
-        crps[own] = stepped.crps(y[own])
+        stepped = Step.learned(y[~own], value, others, ends).distribution(
+            said.mean[own], said.std[own]
+        )
+        crps[own], error[own] = stepped.crps(y[own]), y[own] - stepped.mean
         lower[own], upper[own] = stepped.interval(STEP.coverage)
-    before = plain.crps(y)
+    alone = plain.crps(y)
     scores = [interval_score(y, *one, STEP.coverage) for one in (interval, (lower, upper))]
-    taken = gains(before, crps, STEP.min_gain) and scores[1] <= scores[0]
+    before, after = (by_unit(one, together) for one in ((y - plain.mean) ** 2, error**2))
+    fewer = gains(by_unit(alone, together), by_unit(crps, together), STEP.min_gain)
+    taken = fewer and scores[1] <= scores[0] and not gains(after, before, STEP.most_loss)
     unit = float(y.std())
     compared = [
         Alternative("step", name, float(one.mean()) / unit, taken == (name != "none"))
-        for name, one in (("none", before), (f"{value:g}", crps))
+        for name, one in (("none", alone), (f"{value:g}", crps))
     ]
     return (Step.learned(y, value, said, ends) if taken else None), compared

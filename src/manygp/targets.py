@@ -345,35 +345,6 @@ class TargetTransform:
             total = (total + one[:, None] * one[None]) * share
         return total
 
-    def with_slopes(self, of_z: Any, latent: Any = None) -> tuple[Array, Array, Array, Array]:
-        """Mean and std (N,) of y, and their derivatives (N, d), of rows with those of z.
-
-        With `latent`, the same of z without noise, the std is that of `std_of_mean`.
-        """
-        nodes, weights, polynomials = _hermite()
-        mean, std, by_mean, by_std = of_z
-        z = mean + std * nodes[:, None]
-        y, rise = self.inverse(z), self.inverse_slope(z)
-        # Derivatives by mean and std of z, and so by the columns.
-        average, spread = self.moments(mean, std)
-        slope = (weights @ rise)[:, None] * by_mean
-        slope += (weights @ (nodes[:, None] * rise))[:, None] * by_std
-        if latent is None:
-            off = weights[:, None] * (y - average) * rise
-            outer = off.sum(axis=0)[:, None] * by_mean + (nodes @ off)[:, None] * by_std
-            return average, spread, slope, outer / spread[:, None]
-        share, total = (latent[1] / std) ** 2, np.zeros_like(slope)
-        growth = 2 * share[:, None] * (latent[3] / latent[1][:, None] - by_std / std[:, None])
-        for k, row in enumerate(polynomials[1:] * weights, start=1):
-            c = row @ y
-            moved = (row @ rise)[:, None] * by_mean + (row @ (nodes[:, None] * rise))[
-                :, None
-            ] * by_std
-            total += (2 * c * share**k)[:, None] * moved
-            total += (k * c**2 * share ** (k - 1))[:, None] * growth
-        smooth = self.std_of_mean(mean, std, latent[1])
-        return average, smooth, slope, total / (2 * smooth)[:, None]
-
     def expected(self, z: Array, noise: Array) -> Array:
         """What y is on average where z has normal noise of this std."""
         nodes, weights, _ = _hermite()

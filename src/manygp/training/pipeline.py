@@ -24,7 +24,7 @@ from manygp.runtime.parallel import physical_memory
 from manygp.runtime.progress import say, warn
 from manygp.runtime.words import duration
 from manygp.settings import SearchSpace, Settings
-from manygp.steps import STEP, Moments, Shared, choose_step
+from manygp.steps import STEP, Moments, Step, choose_step, shared_value, snapped
 from manygp.targets import TargetTransform, are_whole, found_bounds
 from manygp.training import budget
 from manygp.training.choose import (
@@ -237,7 +237,7 @@ class Prepared(NamedTuple):
         The kernel of a fit before, from which this one goes on.
     order : ndarray of shape (n,), or None
         The place of each row among those that were given, if they are in an order of their own.
-    shared : Shared or None
+    shared : float or None
         A value that many targets share, if it may be a step of their distribution.
     whole : bool
         Whether all targets are whole numbers.
@@ -254,7 +254,7 @@ class Prepared(NamedTuple):
     is_trial: bool = False
     warm: NoisyKernel | None = None
     order: IndexArray | None = None
-    shared: Shared | None = None
+    shared: float | None = None
     whole: bool = False
 
     @property
@@ -452,7 +452,7 @@ def _described(settings: Settings, Y: Array) -> dict[str, Any]:
     """What targets (n, t) as they are tell of the shape of their distribution."""
     if not settings.shapes_target:
         return {}
-    return {"shared": Shared.of(Y), "whole": are_whole(Y)}
+    return {"shared": shared_value(Y), "whole": are_whole(Y)}
 
 
 def _are_sorted(settings: Settings, rows: KnownRows) -> bool:
@@ -619,35 +619,50 @@ def fitted_model(
         target_transform=prepared.transform,
         whole=prepared.whole,
     )
-    if prepared.shared is not None and not prepared.is_trial:
+    if not prepared.is_trial:
         model = with_step(model, prepared.shared)
     if prepared.order is not None:
         model = _in_order_of_data(model, prepared.order)
     return queried_by(model, settings)
 
 
-def with_step(model: FittedModel, shared: Shared) -> FittedModel:
-    """The same, with a distribution of two parts if that is better for rows that were left out."""
-    errors, report = model.errors, model.report
-    if errors is None or report is None:
+def with_step(
+    model: FittedModel, shared: float | None, together: IndexArray | None = None
+) -> FittedModel:
+    """The same, with a distribution of two parts if that is better for rows that were left out.
+
+    Parameters
+    ----------
+    model : FittedModel
+    shared : float or None
+        The value that many targets share.
+    together : ndarray of shape (n,), optional
+        Which of the rows that were left out err together: numbers from 0 on.
+    """
+    if shared is None or model.errors is None or model.report is None:
         return model
+    step, compared = learned_step(model, shared, together)
+    chosen = {"step": None if step is None else step.value} if compared else {}
+    report = model.report._replace(
+        chosen={**model.report.chosen, **chosen},
+        alternatives=(*model.report.alternatives, *compared),
+    )
+    return replace(model, step=step, report=report)
+
+
+def learned_step(
+    model: FittedModel, shared: float, together: IndexArray | None = None
+) -> tuple[Step | None, list[Alternative]]:
+    """The two parts of which a model without them is to have its distributions, or None."""
+    errors: Any = model.errors
     total = errors.total(model.rules.recalibration)
     if model.noise is not None:
         total = (total - errors.alpha) * np.exp(model.noise.held_out[0]) + errors.alpha
     (scale,), mean = model.y_scaling.scale, model.y_scaling.undo(errors.means.T)[:, 0]
     said = Moments(mean, scale * np.sqrt(total))
-    y = answers.targets_of(model, errors.rows)[:, 0]
-    y[shared.rows[errors.rows]] = shared.value
-    interval = answers.interval_of(model, *said, STEP.coverage)
-    step, compared = choose_step(
-        y, shared.value, said, answers.distribution_of(model, *said), interval
-    )
-    chosen = {**report.chosen, "step": None if step is None else step.value}
-    report = report._replace(
-        chosen=chosen if compared else report.chosen,
-        alternatives=(*report.alternatives, *compared),
-    )
-    return replace(model, step=step, report=report)
+    y = snapped(answers.targets_of(model, errors.rows)[:, 0], shared)
+    plain = answers.distribution_of(model, *said), answers.interval_of(model, *said, STEP.coverage)
+    return choose_step(y, shared, said, plain, together)
 
 
 def _in_order_of_data(model: FittedModel, order: IndexArray) -> FittedModel:
