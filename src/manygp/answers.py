@@ -598,7 +598,7 @@ def _local(
     logs = np.array([model.noise.log_factor(t, query.X, total, one) for t, one in enumerate(mean)])
     if query.left_out is not None:
         logs = model.noise.of_left_out(query.left_out, logs)
-    return split_variance(variance, total * np.exp(logs))
+    return split_variance(model.noise.latent(variance, total), total * np.exp(logs))
 
 
 def _joint(model: FittedModel, Z: Array, *, latent: bool) -> tuple[Array, Array]:

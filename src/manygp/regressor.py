@@ -297,9 +297,10 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
             From about a million rows on, Parquet is not read into memory as a whole; all its
             columns must be complete numbers then.
         y : array-like of shape (n,) or (n, t)
-            Several targets share kernels, experts, trend and variance; noise that depends on the
-            row and tails are those of each. `ManyGPEmulator(n_components=None)` has a model for
-            each target, which shares nothing, and bands that hold all of them.
+            Several targets share kernels, experts and trend. The correction of the std, noise that
+            depends on the row, tails and intervals are those of each.
+            `ManyGPEmulator(n_components=None)` has a model for each target, which shares
+            nothing, and bands that hold all of them.
         sample_weight : array-like of shape (n,), optional
             The learned noise variance of a row is divided by its weight: one of weight 4 is like a
             mean of four measurements. Answers are for rows of weight 1; 0 leaves a row out.
@@ -642,6 +643,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
         With `latent` they are draws of the function, without noise. Before `fit` they are draws
         from the prior.
         """
+        inputs.check_integer("n_samples", n_samples, 0)
         rng = check_random_state(random_state)
         if not self.__sklearn_is_fitted__():
             return self._prior(X, self._settings()).sample(n_samples, rng, latent=latent)

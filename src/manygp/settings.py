@@ -10,7 +10,7 @@ import numpy as np
 from manygp.committee.committee import PARTITIONS
 from manygp.fit_report import Shrinkage
 from manygp.gp.marginal_likelihood import L_BFGS
-from manygp.inputs import check_integer, check_number
+from manygp.inputs import check_integer, check_number, is_number
 from manygp.kernels.base import Kernel
 from manygp.kernels.sklearn_kernel import as_kernel
 from manygp.rules import (
@@ -94,6 +94,16 @@ class TrendOf(NamedTuple):
 
     constant_mean: bool
     trend: Any
+
+
+def _are_bounds(bounds: Any) -> bool:
+    """Whether these are two numbers in their order, of which each may be None."""
+    if not isinstance(bounds, list | tuple | np.ndarray) or len(bounds) != 2:
+        return False
+    low, high = (
+        other if one is None else one for one, other in zip(bounds, (-np.inf, np.inf), strict=True)
+    )
+    return is_number(low) and is_number(high) and bool(low < high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,13 +207,7 @@ class Settings:
                 f"target_transform must be one of {', '.join(map(str, TARGET_TRANSFORMS))}, not "
                 f"{name!r}; scikit-learn's TransformedTargetRegressor takes other ones"
             )
-        if self.bounds is None:
-            return
-        try:
-            low, high = (np.nan if one is None else float(one) for one in self.bounds)
-        except (TypeError, ValueError):
-            low, high = 1.0, 0.0
-        if low >= high:  # not if one of them is missing
+        if self.bounds is not None and not _are_bounds(self.bounds):
             raise ValueError(f"bounds must be (low, high), or None for either, not {self.bounds}")
 
     def _check_trend(self) -> None:

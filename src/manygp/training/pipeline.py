@@ -126,7 +126,10 @@ def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     Equal rows have equal projections, which are quick to sort.
     """
     unit = np.maximum(np.abs(X).max(axis=0), 1e-300)
-    projection = X @ (np.random.default_rng(0).normal(size=X.shape[1]) / unit)
+    directions = np.random.default_rng(0).normal(size=X.shape[1]) / unit
+    projection = np.zeros(len(X))
+    for column, direction in zip(X.T, directions, strict=True):
+        projection += column * direction  # BLAS would round equal rows by their places
     order = np.argsort(projection, kind="stable")
     near = np.diff(projection[order]) == 0
     new = np.ones(len(X), dtype=bool)
@@ -505,14 +508,17 @@ def train(
 
 def choose_noise(settings: Settings, X: Array, selection: Selection) -> Selection:
     """The selection, with noise that depends on the row, X of (n, d), if that is better."""
-    if selection.errors is None or selection.report is None or not settings.learns_noise:
+    if selection.errors is None or selection.report is None or not settings.space.recalibrate:
         return selection
-    forced = settings.noise == "local"
+    forced = settings.noise == "local" if settings.learns_noise else None
     noise, compared = learn_noise(
         selection.errors, selection.rules.recalibration, X, forced=forced
     )
     report = selection.report
-    chosen = {**report.chosen, "local noise": "constant" if noise is None else "local"}
+    chosen = {**report.chosen, **{one.parameter: one.value for one in compared if one.chosen}}
+    if settings.learns_noise:
+        is_local = noise is not None and bool(np.any(noise.strength))
+        chosen["local noise"] = "local" if is_local else "constant"
     report = report._replace(chosen=chosen, alternatives=(*report.alternatives, *compared))
     return selection._replace(noise=noise, report=report)
 

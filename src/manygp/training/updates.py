@@ -389,17 +389,21 @@ def recalibrated(model: FittedModel) -> FittedModel:
     model = replace(model, updates=state._replace(n_errors=0))
     if len(errors.rows) < UPDATE.fewest_errors:
         return model
-    chosen = model.chosen
+    chosen, noise = model.chosen, model.noise
     if space.recalibrate:
         curve, _ = recalibrate(errors)
         if chosen.recalibration.known < np.inf:
             curve = replace(curve, known=farthest_known(errors))
+        if noise is not None:
+            noise = noise.learned_again(errors, chosen.recalibration, curve)
         chosen = chosen._replace(recalibration=curve)
-    logs = None if model.noise is None else model.noise.held_out
+    logs = None if noise is None else noise.held_out
     scores = errors.conformal_scores(chosen.recalibration, logs)
     rules = chosen if model.rules == model.chosen else model.rules
     step = model.step
-    model = replace(model, chosen=chosen, rules=rules, conformal_scores=scores, step=None)
+    model = replace(
+        model, chosen=chosen, rules=rules, conformal_scores=scores, noise=noise, step=None
+    )
     return model if step is None else replace(model, step=learned_step(model, step.value)[0])
 
 
