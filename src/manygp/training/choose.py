@@ -70,7 +70,7 @@ class CommitteeChoice:
     few_experts: int = 12
     # Experts learn their hyperparameters without the rows of the fold that is left out.
     folds: int = 4
-    # Standard errors by which a shrinkage or overlap must lose for what is beyond it to be left out.
+    # Standard errors by which a shrinkage or overlap loses if none beyond it is to be tried.
     clear_loss: float = 2.0
     # Rows that choose how many experts leave a tolerated weight to the others.
     tolerance_rows: int = 500
