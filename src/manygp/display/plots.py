@@ -294,7 +294,8 @@ class PosteriorDisplay(_OneAxes):
     >>> X = np.random.default_rng(0).random((30, 1))
     >>> y = np.sin(9 * X[:, 0])
     >>> model = ManyGPRegressor(points_per_expert=10, random_state=0).fit(X, y)
-    >>> display = PosteriorDisplay.from_estimator(model, np.linspace(0, 1, 50)[:, None], X_train=X, y_train=y)
+    >>> grid = np.linspace(0, 1, 50)[:, None]
+    >>> display = PosteriorDisplay.from_estimator(model, grid, X_train=X, y_train=y)
     >>> len(display.experts)
     3
     """
