@@ -320,7 +320,12 @@ def test_bounds_hold_for_every_answer(tmp_path):
         ManyGPRegressor(bounds=(0, None)).fit(X[:5], [1.0, 2.0, 3.0, -1.0, 2.0])
 
 
-@pytest.mark.parametrize("bounds", [(1, 0), 5, (0, 1, 2), ("a", None), (1.0, 1.0)])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (1, 0), 5, (0, 1, 2), ("a", None), (1.0, 1.0), ("0", "9"), {0, 9}, (np.nan, 9), (False, 9),
+    ],
+)  # fmt: skip
 def test_wrong_bounds_are_refused(bounds):
     with pytest.raises(ValueError, match="bounds must be"):
         ManyGPRegressor(bounds=bounds).fit(X, Y)

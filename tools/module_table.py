@@ -24,6 +24,7 @@ FLOORS = [
     ("trend", "committee", "calibration"),
     ("noise", "targets"),
     ("settings", "relevance", "metrics"),
+    ("steps", "prior"),
     ("model",),
     ("answers",),
     ("paths",),

@@ -270,9 +270,9 @@ class Layout:
         own, candidates = (
             X[some] * self.metric - self.centres[m] for some in (self.parts[m], rows)
         )
-        squares = candidates @ own.T
-        squares *= -2
-        squares += np.einsum("ij,ij->i", own, own)
+        # |c|^2 - 2 c.o + |o|^2, the last two as one product: passes over all pairs cost more.
+        own = np.column_stack([-2 * own, np.einsum("ij,ij->i", own, own)])
+        squares = np.column_stack([candidates, np.ones(len(candidates))]) @ own.T
         distance = squares.min(axis=1) + np.einsum("ij,ij->i", candidates, candidates)
         return rows[np.argsort(distance, kind="stable")[:count]]
 
