@@ -416,12 +416,15 @@ class TargetTransform:
         ordered = (transform.low < transform.high) & (transform.floor < transform.ceiling)
         if not (finite and ordered.all() and (transform.unit > 0).all()):
             raise ValueError("its transform of targets is not increasing")
-        for end in (transform.low, transform.high):
-            inner = np.where(np.isinf(end), transform.shift + transform.unit, end)
-            known = [transform._curve(inner), transform._log_slope(inner)]
-            if not np.isfinite(known).all():
+        return transform._checked_ends()
+
+    def _checked_ends(self) -> TargetTransform:
+        """The same, if it has a value and a slope where it becomes straight."""
+        for end in (self.low, self.high):
+            inner = np.where(np.isinf(end), self.shift + self.unit, end)
+            if not np.isfinite([self._curve(inner), self._log_slope(inner)]).all():
                 raise ValueError("its transform of targets ends where it has no value")
-        return transform
+        return self
 
 
 def found_bounds(Y: Array) -> tuple[Array, Array]:
