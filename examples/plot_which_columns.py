@@ -41,7 +41,7 @@ print(found)
 
 # %%
 # *trend* is what the curve of the column explains, *local* what the experts add. Nothing is
-# permuted or fitted again, so this costs nothing. Of categories and dates each *feature* has a
+# fitted again, so this costs little. Of categories and dates each *feature* has a
 # line; :ref:`sphx_glr_gallery_plot_tables.py` sums them by column.
 order = np.argsort(found.total)
 names = [found.column[j] for j in order]

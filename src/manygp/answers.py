@@ -374,11 +374,23 @@ def relevance(model: FittedModel, explained: float | None = None) -> Relevance:
     if explained is None:
         y, mean, _ = left_out_rows(model, LEFT_OUT_ROWS)
         explained = 1 - float(np.mean((y - mean) ** 2) / max(y.var(), 1e-300))
-    shares = relevance_of(model.committee, model.feature_names, explained)
+    shares = feature_relevance(model, explained)
     if model.encoder is None:
         return shares
     columns = model.encoder.columns_
     return shares.summed(tuple(column.name for column in columns), model.encoder.places)
+
+
+def feature_relevance(model: FittedModel, explained: float = 1.0) -> Relevance:
+    """The same by what the columns of a table became."""
+    trend = model.committee.trend
+
+    def local(Z: Array) -> Array:
+        mean, _ = _transformed(model, Query(Z), np.zeros(len(Z)), latent=True)
+        whole = model.y_scaling.apply(mean.reshape(len(Z), -1))
+        return whole if trend is None else whole - trend.model.at(Z).mean
+
+    return relevance_of(model.committee, model.feature_names, explained, local)
 
 
 def sample(

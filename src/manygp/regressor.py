@@ -625,8 +625,9 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
         """How much each column matters, as shares of the variance of y: a table by name.
 
         What the trend explains by a column, and what the experts explain beyond that, dealt out
-        by their length-scales. Nothing is fitted or permuted. `print` shows the table. Categories,
-        parts of dates and marks of missing values count with the column that they come from.
+        by how much predictions change where a row takes its value from another row. Nothing is
+        fitted. `print` shows the table. Categories, parts of dates and marks of missing values
+        count with the column that they come from.
 
         Returns
         -------

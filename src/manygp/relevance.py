@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from manygp.arrays import Array
 from manygp.committee.committee import Committee
 from manygp.gp.marginal_likelihood import TrainingData
-from manygp.kernels.base import metric
+
+# Rows whose values are exchanged.
+ROWS = 200
 
 
 class Relevance(NamedTuple):
@@ -22,8 +25,8 @@ class Relevance(NamedTuple):
         What the trend explains by the column: the variance of the trend, dealt out by those of
         its terms. A pair of columns counts half for each.
     local : ndarray of shape (d,)
-        What the experts explain beyond that, dealt out by how fast their functions vary along the
-        column: by its variance over the squared length-scale.
+        What the experts explain beyond that, dealt out by how much their predictions change where
+        a row takes its value in the column from another row, on average.
     """
 
     column: tuple[str, ...]
@@ -49,7 +52,12 @@ class Relevance(NamedTuple):
         return "\n".join(lines)
 
 
-def relevance_of(committee: Committee, columns: tuple[str, ...], explained: float) -> Relevance:
+def relevance_of(
+    committee: Committee,
+    columns: tuple[str, ...],
+    explained: float,
+    local: Callable[[Array], Array],
+) -> Relevance:
     """The relevance of columns, where so much of the variance of y is explained in all.
 
     Parameters
@@ -58,16 +66,22 @@ def relevance_of(committee: Committee, columns: tuple[str, ...], explained: floa
     columns : tuple of str
     explained : float
         Share of the variance of y, by rows that were left out.
+    local : callable
+        From scaled rows (N, d) to what is predicted for them beyond the trend, normalised: (N, t).
     """
-    data, d = committee.training_data(), len(columns)
+    data = committee.training_data()
     explained = max(0.0, explained)
-    trend = _by_trend(committee, d) * min(explained, trend_share(data))
-    spread, speed = data.X.std(axis=0), np.zeros(d)
-    for expert in committee.experts:
-        own = len(expert.indices) / len(data.X)
-        speed += own * (metric(expert.kernel, d) * spread) ** 2
+    trend = _by_trend(committee, len(columns)) * min(explained, trend_share(data))
+    rng = np.random.default_rng(0)
+    X = data.X[np.sort(rng.permutation(len(data.X))[:ROWS])]
+    others, before = X[rng.permutation(len(X))], local(X)
+    moved = np.zeros(len(columns))
+    for j in np.flatnonzero(np.ptp(X, axis=0)):
+        changed = X.copy()
+        changed[:, j] = others[:, j]
+        moved[j] = ((local(changed) - before) ** 2).mean()
     rest = max(0.0, explained - float(trend.sum()))
-    return Relevance(columns, trend, rest * speed / max(float(speed.sum()), 1e-300))
+    return Relevance(columns, trend, rest * moved / max(float(moved.sum()), 1e-300))
 
 
 def trend_share(data: TrainingData) -> float:

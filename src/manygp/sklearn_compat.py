@@ -36,8 +36,9 @@ class MeanAndStd(tuple[Array, Array]):
     def ndim(self) -> int:
         raise AttributeError(
             "mean and std are two arrays, which scikit-learn's TransformedTargetRegressor cannot "
-            "transform back: fit the transformed target itself, and transform the ends of "
-            "predict_interval, or of predict_quantiles, back"
+            "transform back: set target_transform='log' or 'yeo-johnson' instead, by which all "
+            "answers are in the units of y; or fit another transform of the target yourself, and "
+            "transform the ends of predict_interval, or of predict_quantiles, back"
         )
 
 

@@ -15,7 +15,6 @@ from manygp.display.report import are_training_rows, effects, trust
 from manygp.display.report.columns import Inputs, sources_of, training_inputs
 from manygp.display.report.rows import Target, left_out_set, target_names
 from manygp.display.report.trust import slices_of
-from manygp.relevance import relevance_of
 from manygp.storage.model_file import read_model, write_model
 from manygp.tables.frames import as_batch
 
@@ -71,7 +70,7 @@ def test_columns_of_an_array_have_names_too():
 
 
 def test_relevance_of_a_column_is_the_sum_of_its_features(model):
-    of_features = relevance_of(model.committee, model.names, 1.0)
+    of_features = answers.feature_relevance(model)
     of_columns = answers.relevance(model, 0.9)
     assert of_columns.column == ("colour", "size", "age", "town", "sold")
     assert of_columns.total.sum() == pytest.approx(0.9)

@@ -221,6 +221,14 @@ def test_relevance_finds_the_columns_that_matter():
     assert [line[:2] for line in str(found).splitlines()[1:3]] == ["x0", "x1"]
 
 
+def test_a_straight_column_counts_as_much_as_a_wave_of_its_variance():
+    """Length-scales told how fast a function varies, not how much."""
+    X = np.random.default_rng(0).uniform(-3, 3, (150, 2))
+    y = np.sqrt(2) * np.sin(3 * X[:, 0]) + X[:, 1] / np.sqrt(3)
+    fitted = model(trend="none").fit(X, y)
+    assert fitted.feature_importances_ == pytest.approx([0.5, 0.5], abs=0.1)
+
+
 def test_shares_of_columns_that_go_together_sum_to_what_is_explained():
     twin = X[:, :1] + 0.01 * np.random.default_rng(3).normal(size=(150, 1))
     fitted = model(trend="linear", normalize_y=False).fit(np.column_stack([X, twin]), 7 * Y)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from manygp import answers
 from manygp.arrays import Array
 from manygp.fit_report import Alternative, CalibrationReport
 from manygp.metrics import ReliabilityCurve, pit, reliability_curve
-from manygp.relevance import relevance_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -569,7 +569,7 @@ class TrendDisplay:
         """
         fitted = estimator.model_
         trend = None if fitted.committee.trend is None else fitted.committee.trend.model
-        shares = relevance_of(fitted.committee, fitted.feature_names, 1.0)
+        shares = answers.feature_relevance(fitted)
         unit, scale = np.linspace(0, 1, GRID), fitted.y_scaling.scale[target]
         components: list[Component] = []
         for j in np.argsort(-shares.trend, kind="stable").tolist():
