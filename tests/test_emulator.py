@@ -175,6 +175,8 @@ def test_constant_outputs_are_predicted_exactly_and_do_not_count():
     assert (mean[:, 5] == 3).all()
     assert (std[:, 5] == 0).all()
     assert (std[:, 4] > 0).all()
+    with pytest.raises(ValueError, match="output 5 of Y was the same in all runs of fit"):
+        model.partial_fit(X, Y + 1)
 
 
 class Labelled:
@@ -472,6 +474,8 @@ def test_ninety_percent_regions_of_the_inputs_hold_ninety_percent(monkeypatch):
         (np.zeros(40), -1.0, "not negative"),
         (np.full(40, np.nan), 0.1, "finite numbers"),
         (np.full(40, np.inf), 0.1, "finite numbers"),
+        (np.zeros(40) + 1j, 0.1, "one curve of shape"),
+        (np.ma.masked_array(np.zeros(40), np.arange(40) < 9), 0.1, "masked"),
     ],
 )
 def test_observations_that_cannot_be_matched_are_refused(linear, observed, noise, words):
@@ -512,6 +516,8 @@ def with_nan(Y):
         (lambda Y: Y[:-1], "X has 30 runs, and Y 29"),
         (lambda Y: 0 * Y, "all outputs are constant"),
         (lambda Y: Y.astype(complex), "real numbers"),
+        (lambda Y: np.ma.masked_greater(Y, 0), "masked"),
+        (lambda Y: 1e200 * Y, "its square overflows: take other units"),
         (lambda Y: None, "requires Y"),
     ],
 )
@@ -550,6 +556,13 @@ def test_questions_that_do_not_fit_the_model_are_refused(noisy):
         model.predict_interval(new, 0.999, simultaneous=True)
     with pytest.raises(RuntimeError, match="At most one"):
         model.predict(new, return_std=True, return_cov=True)
+    with pytest.raises(ValueError, match="coverage must lie"):
+        model.predict_interval(new, "0.9")
+    with pytest.raises(ValueError, match="n_samples must be"):
+        model.sample_y(new, 2.5)
+    for output in (10**6, -1, 1.5, (1, 2)):
+        with pytest.raises(ValueError, match="output is a place in a curve"):
+            model.predict_gradient(new[0], output)
 
 
 def test_runs_that_teach_nothing_are_said_to():

@@ -188,6 +188,85 @@ def test_targets_have_noise_of_their_own():
     assert both.predict(X_NEW[:5], return_cov=True)[1].shape == (5, 5, 2)
 
 
+STD = np.array([0.05, 0.8, 40.0])
+
+
+def targets_of(n, seed):
+    """A target with little noise, one with much, and one in other units with heavy tails."""
+    rng = np.random.default_rng(seed)
+    Z = rng.uniform(size=(n, 3))
+    mean = np.stack([np.sin(5 * Z[:, 0]) * Z[:, 1], np.cos(4 * Z[:, 1]), 300 * Z[:, 2]], axis=1)
+    noise = [rng.normal(size=(n, 2)), rng.standard_t(4, size=(n, 1)) / np.sqrt(2)]
+    return Z, mean + STD * np.hstack(noise)
+
+
+@pytest.fixture(scope="module", params=["constant", "auto"])
+def three(request):
+    return ManyGPRegressor(trend="constant", noise=request.param, random_state=0).fit(
+        *targets_of(250, 0)
+    )
+
+
+def held(model, Z, Y):
+    """Mean squared errors in units of the variance, and coverage of 90% intervals: (t,) each."""
+    (mean, std), (lower, upper) = model.predict(Z, return_std=True), model.predict_interval(Z)
+    return np.mean(((Y - mean) / std) ** 2, axis=0), np.mean((lower < Y) & (upper > Y), axis=0)
+
+
+def test_each_target_has_a_std_intervals_and_noise_of_its_own(three):
+    Z, Y = targets_of(2000, 1)
+    squares, coverage = held(three, Z, Y)
+    assert np.all(np.abs(np.log(squares)) < np.log(1.4))  # .04, 2.2 and .3 with one for all
+    assert np.abs(coverage - 0.9).max() < 0.04
+    assert_allclose(three.noise_std(Z).mean(axis=0), STD, rtol=0.25)
+    density = three.predict_dist(Z).logpdf(Y).mean(axis=0)
+    ideal = -0.5 * np.log(2 * np.pi * np.e) - np.log(STD)
+    assert np.all(density > ideal - [0.3, 0.15, 0.15])
+    _, std = three.predict(Z[:40], return_std=True)
+    draws = three.sample_y(Z[:40], 4000, random_state=0)
+    assert_allclose(draws.std(axis=-1), std, rtol=0.08)
+    assert_allclose(
+        np.sqrt(np.einsum("iit->it", three.predict(Z[:9], return_cov=True)[1])), std[:9]
+    )
+
+
+def test_left_out_rows_know_the_std_of_each_target(three):
+    _, Y = targets_of(250, 0)
+    mean, std = three.loo_predict()
+    assert np.all(np.abs(np.log(np.mean(((Y - mean) / std) ** 2, axis=0))) < 0.15)
+    by_targets = ((Y - mean) / std).ravel()
+    nll = np.mean(0.5 * (np.log(2 * np.pi) + by_targets**2) + np.log(std).ravel())
+    assert three.loo_score()["nll"] == pytest.approx(nll, abs=0.1)
+
+
+def test_files_and_updates_keep_the_std_of_each_target(three, tmp_path):
+    Z, _ = targets_of(2000, 1)
+    three.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert_array_equal(again.predict(Z, return_std=True), three.predict(Z, return_std=True))
+    assert_array_equal(again.predict_interval(Z), three.predict_interval(Z))
+    new, more = targets_of(100, 2)
+    more[:, 1] += 3 * STD[1] * np.random.default_rng(0).normal(size=100)  # one is worse now
+    again.partial_fit(new, more, refresh="never")
+    before, after = three.model_, again.model_
+
+    def of_place(model):  # what is kept of left-out rows, but for the corrections in force
+        variance = model.errors.variance
+        total = variance * model.chosen.recalibration(variance)
+        return model.noise.held_out - model.noise.own_logs(total)
+
+    assert after.noise.own != before.noise.own
+    assert_allclose(of_place(after)[:, :250], of_place(before), atol=1e-9)
+    ratio = again.predict(Z, return_std=True)[1] / three.predict(Z, return_std=True)[1]
+    assert np.median(ratio[:, 1]) > 1.5 * np.median(ratio[:, 0])
+
+
+def test_far_away_each_target_is_as_uncertain_as_its_prior(three):
+    _, Y = targets_of(250, 0)
+    _, std = three.predict(np.full((1, 3), 40.0), return_std=True)
+    assert np.all(std[0] > 0.8 * Y.std(axis=0))
+
+
 @pytest.mark.parametrize(
     "parameters", [{"kernel": RBF(1.0) + White(0.1)}, {"calibration": "none"}]
 )

@@ -79,7 +79,8 @@ def test_what_holds_for_data_of_every_kind(seed, tmp_path):
     _, other, _ = answers(some(X, order), y[order], queries)
     assert np.all(np.abs(other - mean) < 0.1 * std), "the order of rows"
     _, other, _ = answers(X, 8 * y + 5, queries)
-    assert np.all(np.abs(other - (8 * mean + 5)) < 0.1 * 8 * std), "units of y"
+    digits = 1e-8 * np.ptp(y, axis=0)  # adding 5 rounds y, as a std of no noise may show
+    assert np.all(np.abs(other - (8 * mean + 5)) < 0.1 * 8 * std + digits), "units of y"
     _, other, _ = answers(X, y, queries, n_jobs=2)
     np.testing.assert_array_equal(other, mean)
 

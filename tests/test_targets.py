@@ -119,7 +119,8 @@ def test_a_transform_stays_the_same_in_a_file(transform):
     "change",
     [
         {"name": "exp"}, {"unit": [0.0]}, {"unit": [1.0, 1.0]}, {"low": [np.nan]},
-        {"high": [-np.inf]}, {"numbers": [[np.inf], [1.0]]}, {"floor": [9e99], "ceiling": [0.0]},
+        {"high": [-np.inf]}, {"high": [-1.0]}, {"numbers": [[np.inf], [1.0]]},
+        {"floor": [9e99], "ceiling": [0.0]},
     ],
 )  # fmt: skip
 def test_a_wrong_transform_in_a_file_is_refused(change):
@@ -306,6 +307,20 @@ def test_missing_values_are_answered_in_the_units_of_y():
     assert np.all(model.predict(new, return_std=True, latent=True)[1] < std)
 
 
+def test_bounds_move_no_mean_away_from_what_targets_may_be():
+    y = np.where(X[:, 0] > 0.5, 5.0, 0.0) + X[:, 1]  # a step, beside which means overshoot
+    cut, free = (
+        ManyGPRegressor(bounds=bounds, target_transform=None, **LEAN).fit(X, y)
+        for bounds in ((0, None), None)
+    )
+    wide = np.random.default_rng(2).uniform(-1, 2, (200, 2))
+    mean, std = free.predict(wide, return_std=True)
+    assert mean.min() < 0
+    own = cut.predict(wide, return_std=True)
+    assert_allclose(own[0], np.maximum(mean, 0.0), atol=1e-12)
+    assert_allclose(own[1], std, rtol=1e-12)
+
+
 def test_bounds_hold_for_every_answer(tmp_path):
     y = np.clip(np.sin(6 * X[:, 0]) + 0.3 * X[:, 1], 0.0, 1.0)
     model = ManyGPRegressor(bounds=(0, 1), **LEAN).fit(X, y)
@@ -320,7 +335,12 @@ def test_bounds_hold_for_every_answer(tmp_path):
         ManyGPRegressor(bounds=(0, None)).fit(X[:5], [1.0, 2.0, 3.0, -1.0, 2.0])
 
 
-@pytest.mark.parametrize("bounds", [(1, 0), 5, (0, 1, 2), ("a", None), (1.0, 1.0)])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (1, 0), 5, (0, 1, 2), ("a", None), (1.0, 1.0), ("0", "9"), {0, 9}, (np.nan, 9), (False, 9),
+    ],
+)  # fmt: skip
 def test_wrong_bounds_are_refused(bounds):
     with pytest.raises(ValueError, match="bounds must be"):
         ManyGPRegressor(bounds=bounds).fit(X, Y)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import manygp
-from manygp import ManyGPRegressor
+from manygp import ManyGPRegressor, updating
 from manygp.committee.committee import Layout, assemble
 from manygp.model import Room, ids_of
 from manygp.training import draft, updates
+from manygp.training.experts import ExecutionContext
 from manygp.training.updates import UPDATE
 
 
@@ -421,6 +422,16 @@ def bad_updates(X, y):
         "no rows named": (lambda m: m.forget(), "one of the two"),
         "both named": (lambda m: m.forget([1], older_than=3), "one of the two"),
         "half a row": (lambda m: m.forget([1.5]), "whole numbers"),
+        "wide number": (lambda m: m.forget(2**63 + 5), "whole numbers"),
+        "ragged rows": (lambda m: m.forget([[1], [1, 2]]), "whole numbers"),
+        "masked rows": (lambda m: m.forget(np.ma.masked_array([1, 2], [1, 0])), "masked"),
+        "no age": (lambda m: m.forget(older_than=np.nan), "older_than must be an integer"),
+        "one number": (lambda m: m.partial_fit(X[:1], 1.0), "one value for each row"),
+        "masked noise": (
+            lambda m: m.partial_fit(X, y, np.ma.masked_array(0 * y, y > 0)), "alpha is a masked"),
+        "complex noise": (lambda m: m.partial_fit(X, y, 1j), "alpha must be"),
+        "many refreshes": (
+            lambda m: m.partial_fit(X, y, refresh=np.array(["auto", "never"])), "refresh must be"),
         "no model": (lambda m: m.merge("m.manygp"), "not a str"),
         "other units": (lambda m: m.merge(
             ManyGPRegressor(**LEAN, normalize_y=False).fit(X, y)), "same normalize_y"),
@@ -473,6 +484,41 @@ def test_an_interrupted_update_leaves_the_model_as_it_was(models, monkeypatch, w
     np.testing.assert_array_equal(before, estimator.predict(X, return_std=True))
     estimator.partial_fit(X, y, refresh="never")
     assert_as_from_scratch(estimator, X)
+
+
+def test_an_update_that_is_interrupted_at_its_very_end_is_no_update(models, monkeypatch):
+    """While the bar is taken down, for instance: the same call may then be repeated."""
+    estimator, (X, y) = models("lean"), rows(3, seed=1)
+
+    class Ends:
+        def __init__(self, **_):
+            pass
+
+        def __enter__(self):
+            return ExecutionContext().progress
+
+        def __exit__(self, *_):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(updating, "shown", Ends)
+    for act in (lambda: estimator.partial_fit(X, y), estimator.refresh):
+        model = estimator._model
+        with pytest.raises(KeyboardInterrupt):
+            act()
+        assert estimator._model is model
+
+
+def test_rows_of_another_thread_are_not_lost_silently(models, monkeypatch):
+    estimator = models("lean")
+
+    def late(model, *_):
+        estimator._model = "that of another thread"
+        return model
+
+    monkeypatch.setattr(updating, "updated", late)
+    with pytest.raises(RuntimeError, match="another thread has changed the model"):
+        estimator.partial_fit(*rows(3, seed=1))
+    assert estimator._model == "that of another thread"
 
 
 def test_threads_that_update_one_model_do_not_mix_rows(models):

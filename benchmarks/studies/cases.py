@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks import datasets
 from benchmarks.datasets import Dataset, Split
 from benchmarks.datasets.files import read_fold
-from benchmarks.studies.names import FEW_ROWS
+from benchmarks.studies.names import FEW_ROWS, MIXED_ROWS
 from benchmarks.studies.study import require_data
 from manygp.arrays import Array
 
@@ -25,6 +25,14 @@ FEWEST_TEST_ROWS = 200
 FEW_TEST_ROWS = 10_000
 # Waves of the random function of such a task.
 N_WAVES = 40
+# The beginning of the name of a task with few training rows of all kinds, its test rows, and what
+# the rows may have: columns, how many of them count, noise, and how fast waves vary.
+MIXED = "mixed-"
+MIXED_TEST_ROWS = 1000
+COLUMNS, MOST_RELEVANT, NOISES, SPEEDS = (2, 3, 5, 8, 13, 20, 40), 6, (0.02, 0.1, 0.3, 0.7), (1, 3)
+# The chance that a column has few values, how many, the chance that rows repeat the inputs of
+# others, and different rows there are then for each training row: it has an equal one for half.
+COARSE, LEVELS, REPEATED, DIFFERENT = 0.3, (2, 9), 0.2, 0.63
 # Rows of the simulated tasks, half of which are for training.
 N_SIMULATED = 12_000
 
@@ -40,6 +48,9 @@ def cases_of(task: str, part: int, data_dir: str | None) -> list[Split]:
     if task.startswith(FEW):
         n = int(task.removeprefix(FEW))
         return [few_rows(n, 1000 * part + draw) for draw in range(FEW_ROWS[n])]
+    if task.startswith(MIXED):
+        n = int(task.removeprefix(MIXED))
+        return [mixed_rows(n, 1000 * part + draw) for draw in range(MIXED_ROWS[n])]
     if task.endswith(FOLDED):
         return [datasets.official_fold(task.removesuffix(FOLDED), part, data_dir)]
     if task in SIMULATED:
@@ -67,6 +78,35 @@ def few_rows(n: int, seed: int) -> Split:
     n_test = max(FEWEST_TEST_ROWS, FEW_TEST_ROWS // FEW_ROWS[n])
     X = rng.uniform(size=(n + n_test, 2))
     y = np.cos(X @ waves.T + shifts) @ heights + FEW_NOISE * rng.normal(size=len(X))
+    return Split(X[:n], y[:n], X[n:], y[n:])
+
+
+def mixed_rows(n: int, seed: int) -> Split:
+    """A function of some of 2 to 40 columns, drawn with its columns, in units of its std.
+
+    It is a sum of some of these: waves, functions of one column, steps, and effects of columns of
+    few values. By chance rows repeat the inputs of others. There is next to no noise, or much.
+    """
+    rng = np.random.default_rng([n, seed])
+    m, d = n + MIXED_TEST_ROWS, int(rng.choice(COLUMNS))
+    X = rng.uniform(size=(m, d))
+    is_coarse, levels = rng.uniform(size=d) < COARSE, rng.integers(*LEVELS, size=d)
+    X = np.where(is_coarse, np.floor(X * levels) / levels, X)
+    if rng.uniform() < REPEATED:
+        X = X[rng.integers(int(DIFFERENT * n), size=m)]
+    Z = X[:, rng.permutation(d)[: rng.integers(1, MOST_RELEVANT + 1)]]
+    k, (joint, alone) = Z.shape[1], rng.uniform(*SPEEDS, size=2)
+    shifts, effects = rng.uniform(0, 2 * np.pi, N_WAVES), rng.normal(size=LEVELS[1])
+    parts = [
+        np.cos(Z @ (joint * rng.normal(size=(k, N_WAVES))) + shifts) @ rng.normal(size=N_WAVES),
+        np.cos(2 * alone * Z * rng.normal(size=k)) @ rng.normal(size=k),
+        (rng.uniform(size=k) < Z) @ rng.normal(size=k),
+        effects[(X[:, is_coarse][:, :2] * LEVELS[1]).astype(int)].sum(axis=1),
+    ]
+    f = 0.3 * Z[:, 0]
+    for part in parts:
+        f += rng.integers(2) * part / max(part.std(), 1e-9)
+    y = (f - f.mean()) / f.std() + rng.choice(NOISES) * rng.normal(size=m)
     return Split(X[:n], y[:n], X[n:], y[n:])
 
 

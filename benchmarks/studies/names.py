@@ -41,6 +41,9 @@ QUALITY_MODELS = {
 # Training rows of those tasks of the study `trust` that have few, and how often each is simulated.
 FEW_ROWS = {2: 100, 3: 100, 5: 100, 8: 60, 12: 60, 30: 30, 100: 10, 500: 3, 2000: 1}
 
+# The same for simulations of all kinds of columns and functions.
+MIXED_ROWS = {30: 30, 60: 30, 120: 20, 250: 20, 500: 10, 1000: 6}
+
 # The parts of each task of the study `trust`: seeds of a split, or official folds.
 TRUST_TASKS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(PAPER_TASKS, (0,)),
@@ -56,6 +59,7 @@ TRUST_TASKS: dict[str, tuple[int, ...]] = {
     "repeated-rows": (0,),
     "deterministic": (0,),
     **{f"rows-{n}": (0,) for n in FEW_ROWS},
+    **{f"mixed-{n}": (0,) for n in MIXED_ROWS},
 }
 
 # The models of the study `trust`, and their names in its tables.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.studies.names import FEW_ROWS, PAPER_TASKS
+from benchmarks.studies.names import FEW_ROWS, MIXED_ROWS, PAPER_TASKS
 from benchmarks.studies.study import Result, is_scored
 
 # NLL of the default on the first split of the paper's tasks before its correction became a curve:
@@ -25,6 +25,7 @@ HANDFUL = 12
 HANDFUL_TASKS = {f"rows-{n}" for n in FEW_ROWS if n <= HANDFUL}
 # Tasks of several simulations, whose rows are not independent.
 SEVERAL_DRAWS = {f"rows-{n}" for n, draws in FEW_ROWS.items() if draws > 1}
+SEVERAL_DRAWS |= {f"mixed-{n}" for n in MIXED_ROWS}
 # Scores in which calibration must not do harm.
 HARMLESS = ("nll", "crps", "ence")
 INTERVALS = {"interval": "conformal", "coverage_90": "of the distribution"}

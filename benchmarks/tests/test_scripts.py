@@ -28,6 +28,7 @@ def test_small_steps_are_measured_as_ratios(monkeypatch, capsys):
         "seams",
         "sklearn_suite",
         "tables",
+        "targets",
         "updates",
     ],
 )

@@ -22,7 +22,13 @@ from benchmarks.studies.conditional import (
     conditional_scores,
     relevant_columns,
 )
-from benchmarks.studies.names import FEW_ROWS, PAPER_TASKS, TRUST_MODELS, TRUST_TASKS
+from benchmarks.studies.names import (
+    FEW_ROWS,
+    MIXED_ROWS,
+    PAPER_TASKS,
+    TRUST_MODELS,
+    TRUST_TASKS,
+)
 from benchmarks.studies.trust import Outcome, TrustCell, standard_error, trust_cells, trust_scores
 from benchmarks.studies.trust_aims import NLL_BEFORE, aims
 from benchmarks.studies.trust_tables import (
@@ -91,6 +97,23 @@ def test_every_model_meets_every_part_and_trees_meet_no_handful_of_rows():
     seeds = [c.seed for c in cells if c[:3] == ("protein", 0, "manygp")]
     assert seeds == [0, 1, 2, 3]
     assert {c.seed for c in trust_cells(["levy"], ["manygp"])} == {0}
+
+
+def test_new_rows_of_simulations_of_all_kinds_are_like_the_training_rows():
+    found, again = (cases.cases_of("mixed-120", 0, None) for _ in range(2))
+    repeated = []
+    for case, same in zip(found, again, strict=True):
+        np.testing.assert_array_equal(case.X_test, same.X_test)
+        known = [row.tobytes() for row in case.X_train]
+        share = np.mean([known.count(row) > 1 for row in known])
+        assert np.mean([row.tobytes() in known for row in case.X_test]) == pytest.approx(
+            share, abs=0.25
+        )
+        repeated.append(share)
+    assert len({case.X_train.shape[1] for case in found}) > 3
+    assert len(found) == MIXED_ROWS[120]
+    assert min(repeated) == 0
+    assert max(repeated) > 0.6
 
 
 def test_few_rows_are_simulated_as_often_as_named_and_differ():

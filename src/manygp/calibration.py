@@ -12,7 +12,7 @@ from scipy.special import gammaln, ndtr, ndtri, stdtr, stdtrit
 
 from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.fit_report import Alternative
-from manygp.inputs import read_only
+from manygp.inputs import is_number, read_only
 from manygp.rules import Correction, VarianceCurve
 
 
@@ -465,7 +465,7 @@ def _degrees(inverse: Array) -> Array:
 
 def check_coverage(coverage: float) -> None:
     """Refuse what is no coverage."""
-    if not 0 < coverage < 1:
+    if not (is_number(coverage) and 0 < coverage < 1):
         raise ValueError(f"coverage must lie between 0 and 1, not be {coverage!r}")
 
 

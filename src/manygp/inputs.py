@@ -29,7 +29,7 @@ def read_only(array: AnyArray) -> AnyArray:
 
 def check_number(what: str, value: Any, least: float, other: str = "") -> None:
     """Refuse a parameter that is not a finite number of at least `least`."""
-    if _is(value, Real) and least <= value < np.inf:
+    if is_number(value) and least <= value < np.inf:
         return
     raise ValueError(f"{what} must be {other}a number of at least {least}, not {value!r}")
 
@@ -45,12 +45,33 @@ def _is(value: Any, kind: type) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool | np.bool_)
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number, NaN not among them."""
+    return _is(value, Real) and bool(value == value)
+
+
+def refuse_masked(values: Any, what: str) -> None:
+    """Refuse an array of NumPy's that masks values: to take them as they are would be wrong."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"{what} is a masked array with masked values; fill them, or drop their rows"
+        )
+
+
+def plain_floats(values: Any, what: str) -> Array:
+    """Floats of any shape; without elements where these are no real numbers."""
+    refuse_masked(values, what)
+    try:
+        array = np.asarray(values)
+        array = np.empty((0, 0, 0)) if np.iscomplexobj(array) else array
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.empty((0, 0, 0))
+
+
 def check_alpha(alpha: Any, n_rows: int) -> Array:
     """Noise variances of the rows, (n,), from a scalar or one per row."""
-    try:
-        values = np.asarray(alpha, dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.empty((0, 0))
+    values = plain_floats(alpha, "alpha")
     if values.shape not in ((), (n_rows,)):
         raise ValueError(
             "alpha must be a scalar or an array with same number of entries as y, one per row: "
@@ -68,10 +89,7 @@ def check_weights(sample_weight: Any, X: Any) -> Array | None:
     from sklearn.utils.validation import _num_samples
 
     n = _num_samples(X)
-    try:
-        values = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.empty((0, 0))
+    values = plain_floats(sample_weight, "sample_weight")
     if values.shape not in ((), (n,)):
         raise ValueError(
             f"sample_weight must be one number for each of the {n} rows, or one for all; its "
@@ -237,10 +255,7 @@ def with_names(data: Any) -> Any:
 
 def refuse_unnumeric(data: Any, what: str) -> None:
     """Refuse tables and arrays with columns that hold no numbers, and masked values."""
-    if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
-        raise ValueError(
-            f"{what} is a masked array with masked values; fill them, or drop their rows"
-        )
+    refuse_masked(data, what)
     for name, kind, values in _columns(data):
         bad = str(kind).lower().startswith(NOT_NUMBERS)
         if not bad and str(kind) == "object" and name is not None:
@@ -489,6 +504,8 @@ def targets(estimator: Any, y: Any) -> Array:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     if issparse(y):
         raise ValueError("y is a sparse matrix; pass an array")
+    if isinstance(y, Real) or getattr(y, "ndim", 1) == 0:
+        raise ValueError(f"y must have one value for each row, also of one row: it is {y!r}")
     refuse_unnumeric(y, "y")
     given = {"ensure_2d": False, "ensure_all_finite": False, "input_name": "y"}
     y = check_array(y, dtype=np.float64, **given)

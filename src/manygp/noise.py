@@ -9,11 +9,15 @@ wide the prior is of the spline of each column, and of the Fourier features, the
 
 The factor is bounded by a rule of succession, and left-out folds vote on whether, and how much of
 it, is applied.
+
+Several targets share the model's variance. Before local noise each of them has a correction of its
+own, a factor or a curve of that variance, where its left-out errors want it, and each has local
+noise or none for itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,11 +33,12 @@ from manygp.calibration import (
     is_majority,
     log_level,
     normal_nll,
+    recalibrate,
 )
 from manygp.checks import floats, indices, require
 from manygp.fit_report import Alternative
 from manygp.inputs import read_only
-from manygp.rules import Correction
+from manygp.rules import Correction, VarianceCurve
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.trend.linear import (
     CUBIC,
@@ -98,6 +103,9 @@ class NoiseChoice:
 
 
 NOISE = NoiseChoice()
+# The largest logarithm of the correction of a target, and of that times local noise.
+LARGEST_OWN = 2 * float(np.log(CORRECTION.scales[1]))
+LARGEST_LOG = LARGEST_OWN + NOISE.largest
 
 
 class Features(NamedTuple):
@@ -176,20 +184,63 @@ class Features(NamedTuple):
         return joined_columns([splines, np.sqrt(2 / len(self.phases)) * np.cos(angles)])
 
 
-@dataclass(frozen=True, eq=False)
-class LocalNoise:
-    """Factors of the total variance that depend on the row.
+class OwnCurves(NamedTuple):
+    """The correction that each of several targets has of the variance that they share.
 
     Attributes
     ----------
-    features : tuple of t Features
-        Of each target.
-    coefficients : ndarray of shape (q, t)
+    curves : tuple of t VarianceCurve
+    largest : float
+        The largest variance that was left out. Beyond it, where all targets are as uncertain as
+        they can be, factors go to 1.
+    """
+
+    curves: tuple[VarianceCurve, ...]
+    largest: float
+
+    def log_factor(self, target: int, total: Array) -> Array:
+        """Logarithm of the factor of total variances (N,): (N,)."""
+        beyond = np.maximum(0.5 * np.log(total / self.largest) / np.log(NOISE.far_std), 0.0)
+        return np.clip(1 - beyond, 0.0, 1.0) * np.log(self.curves[target](total))
+
+    def to_file(self) -> dict[str, AnyArray]:
+        """Arrays that a model file holds."""
+        points = [np.array([one.log_variances, one.log_factors]) for one in self.curves]
+        own = {f"noise_own_{t}": one for t, one in enumerate(points)}
+        return {"noise_largest": np.array([self.largest]), **own}
+
+    @classmethod
+    def from_file(cls, arrays: dict[str, AnyArray], n_targets: int) -> OwnCurves | None:
+        """The corrections of a file, checked; None if it has none."""
+        if "noise_largest" not in arrays:
+            return None
+        (largest,), curves = floats(arrays, "noise_largest", (1,)).tolist(), []
+        for t in range(n_targets):
+            name = f"noise_own_{t}"
+            points = floats(arrays, name, (2, arrays[name].shape[-1]))
+            require(np.all(np.diff(points[0]) > 0), "the correction of a target does not rise")
+            require(
+                np.all(np.abs(points[1]) <= LARGEST_OWN), "the correction of a target is too large"
+            )
+            curves.append(VarianceCurve(tuple(points[0].tolist()), tuple(points[1].tolist())))
+        require(largest > 0, "its largest variance must be positive")
+        return cls(tuple(curves), largest)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalNoise:
+    """Factors of the total variance that depend on the row, and on the target.
+
+    Attributes
+    ----------
+    features : tuple of t Features or None
+        Of each target; None where there are too few rows for local noise.
+    coefficients : tuple of t ndarrays of shape (q,)
     seen : ndarray of shape (t,)
         Rows that were seen for each one that is taken to have erred as expected: what the rule of
         succession bounds the factor by.
-    strength : float
-        Exponent of the factor.
+    strength : ndarray of shape (t,)
+        Exponent of the factor; 0 for a target without local noise.
     level : ndarray of shape (t,)
         Logarithm of a factor of all rows, at least 0. What few rows teach is too small in some
         places, and these cost more than others gain.
@@ -197,23 +248,62 @@ class LocalNoise:
         Training rows that were left out,
     held_out : ndarray of shape (t, m)
         and the logarithm of the factor of each by folds that have not seen it.
+    own : OwnCurves or None
+        The correction of each of several targets, which is a part of the factor.
     """
 
-    features: tuple[Features, ...]
+    features: tuple[Features | None, ...]
     coefficients: tuple[Array, ...]
     seen: Array
-    strength: float
+    strength: Array
     level: Array
     rows: IndexArray
     held_out: Array
+    own: OwnCurves | None = None
 
     def log_factor(self, target: int, Z: Any, total: Any, mean: Any) -> Any:
         """Logarithm of the factor of rows Z (N, d) with a total variance and mean (N,): (N,)."""
-        features, log_std = self.features[target], 0.5 * np.log(total)
+        if self.own is None:
+            return self._of_place(target, Z, total, mean)
+        own = self.own.log_factor(target, total)
+        return own + self._of_place(target, Z, total * np.exp(own), mean)
+
+    def _of_place(self, target: int, Z: Any, total: Any, mean: Any) -> Any:
+        """The local part of it."""
+        features, strength = self.features[target], self.strength[target]
+        if features is None or strength == 0:
+            return np.zeros(len(Z))
+        log_std = 0.5 * np.log(total)
         columns = features.columns(Z, log_std, mean)
         g = multiply_rows(features.terms(columns), self.coefficients[target])
         bounded = _bounded(g, self.seen[target])
-        return features.near(Z, log_std) * (self.strength * bounded + self.level[target])
+        return features.near(Z, log_std) * (strength * bounded + self.level[target])
+
+    def latent(self, variance: Array, total: Array) -> Array:
+        """Latent variances (N,), or (t, N) with corrections of their own, before local noise."""
+        return variance if self.own is None else variance * np.exp(self.own_logs(total))
+
+    def own_logs(self, total: Array) -> Array:
+        """Logarithms of the corrections of each target, of total variances (N,): (t, N)."""
+        if self.own is None:
+            return np.zeros((len(self.features), len(total)))
+        return np.array([self.own.log_factor(t, total) for t in range(len(self.features))])
+
+    def learned_again(
+        self, errors: LeftOutErrors, before: Correction, after: Correction
+    ) -> LocalNoise:
+        """The same with other corrections of targets, by errors and the correction before these.
+
+        `errors` are those of `rows`.
+        """
+        if len(self.features) == 1:
+            return self
+        total = errors.variance * before(errors.variance)
+        place = self.held_out - self.own_logs(total)
+        own = own_curves(errors, after)[0]
+        changed = replace(self, own=own)
+        held_out = place + changed.own_logs(errors.variance * after(errors.variance))
+        return replace(changed, held_out=read_only(np.clip(held_out, -LARGEST_LOG, LARGEST_LOG)))
 
     def of_left_out(self, rows: IndexArray, log_factors: Array) -> Array:
         """Logarithms (t, N) of training rows that are left out: those of folds where there are.
@@ -231,12 +321,15 @@ class LocalNoise:
             "noise_rows": self.rows.astype(np.int32),
             "noise_held_out": self.held_out,
             "noise_seen": self.seen,
-            "noise_strength": np.array([self.strength]),
+            "noise_strength": self.strength,
             "noise_level": self.level,
+            **({} if self.own is None else self.own.to_file()),
         }
         for t, (one, coefficients) in enumerate(
             zip(self.features, self.coefficients, strict=True)
         ):
+            if one is None:
+                continue
             arrays |= {
                 f"noise_range_{t}": np.array([one.low, one.high, one.centre, one.spread]),
                 f"noise_waves_{t}": np.vstack([one.waves, one.phases]),
@@ -256,26 +349,33 @@ class LocalNoise:
         d, n_targets = shape
         rows = indices(arrays, "noise_rows", n)
         require(len(rows) > 0, "its noise was learned from no rows")
-        (strength,) = floats(arrays, "noise_strength", (1,)).tolist()
+        strength = floats(arrays, "noise_strength", arrays["noise_strength"].shape)
+        require(strength.shape in ((1,), (n_targets,)), "its noise has no strength")
+        strength = np.broadcast_to(strength, n_targets)  # one, in files of version 0.4
         seen = floats(arrays, "noise_seen", (n_targets,))
         held_out = floats(arrays, "noise_held_out", (n_targets, len(rows)))
         level = np.zeros(n_targets)  # as in files of version 0.3
         if "noise_level" in arrays:
             level = floats(arrays, "noise_level", (n_targets,))
-        require(0 <= strength <= 1, "the strength of its noise must lie between 0 and 1")
+        within = np.all((strength >= 0) & (strength <= 1))
+        require(within, "the strength of its noise must lie between 0 and 1")
         require(np.all(seen >= 0), "the rows of its noise must not be negative")
         require(
             np.all((level >= 0) & (level <= NOISE.largest)),
             f"the level of its noise must lie between 0 and {NOISE.largest:g}",
         )
-        require(np.all(np.abs(held_out) <= NOISE.largest), "a factor of its noise is too large")
+        own = OwnCurves.from_file(arrays, n_targets)
+        largest = NOISE.largest if own is None else LARGEST_LOG
+        require(np.all(np.abs(held_out) <= largest), "a factor of its noise is too large")
         fits = [_read_features(arrays, t, d) for t in range(n_targets)]
         features, coefficients = zip(*fits, strict=True)
-        return cls(features, coefficients, seen, strength, level, rows, held_out)
+        return cls(features, coefficients, seen, strength, level, rows, held_out, own)
 
 
-def _read_features(arrays: dict[str, AnyArray], t: int, d: int) -> tuple[Features, Array]:
+def _read_features(arrays: dict[str, AnyArray], t: int, d: int) -> tuple[Features | None, Array]:
     """Features and coefficients (q,) of one target, from a file."""
+    if f"noise_range_{t}" not in arrays:
+        return None, np.empty(0)
     (with_mean,) = indices(arrays, f"noise_with_mean_{t}", 2).tolist()
     width = d + 1 + with_mean
     low, high, centre, spread = floats(arrays, f"noise_range_{t}", (4, width))
@@ -370,12 +470,24 @@ def _fit(
     b = np.zeros(len(precision))
     b[0] = np.log(max(squares.mean(), 1e-12))
     b = b if start is None else start
+    g = H @ b
+
+    def excess(g: Array) -> Array:
+        held = np.clip(g, -NOISE.largest, NOISE.largest)
+        return np.minimum(squares * np.exp(-held), CORRECTION.largest_square) - 1
+
     for _ in range(NOISE.most_steps):
-        g = np.clip(H @ b, -NOISE.largest, NOISE.largest)
-        excess = np.minimum(squares * np.exp(-g), CORRECTION.largest_square) - 1
-        step = cho_solve(factor, H.T @ excess / 2 - precision * b)
-        change = np.abs(H @ step).max()
-        b = b + step * min(1.0, 1.5 / max(change, 1e-300))
+        step = cho_solve(factor, H.T @ excess(g) / 2 - precision * b)
+        moved = H @ step
+        change = np.abs(moved).max()
+        share = min(1.0, 1.5 / max(change, 1e-300))
+        # Where few rows tell more than is expected, a whole step leads to and fro.
+        before, after = (
+            moved @ excess(g + part * moved) / 2 - step @ (precision * (b + part * step))
+            for part in (0.0, share)
+        )
+        share *= before / (before - after) if after < 0 < before else 1.0
+        b, g = b + step * share, g + moved * share
         if change < NOISE.tolerance:
             break
     return b, factor
@@ -386,10 +498,12 @@ def learn_noise(
     curve: Correction,
     X: Array,
     *,
-    forced: bool = False,
+    forced: bool | None = False,
     together: IndexArray | None = None,
 ) -> tuple[LocalNoise | None, list[Alternative]]:
-    """Local noise if rows that were left out want it, and what was compared.
+    """Local noise, and corrections of several targets, if rows that were left out want them.
+
+    Returned with what was compared.
 
     Parameters
     ----------
@@ -398,36 +512,109 @@ def learn_noise(
         The correction that comes before.
     X : ndarray of shape (n, d)
         All training rows, normalised.
-    forced : bool
-        Whether it is taken whatever folds say.
+    forced : bool or None
+        Whether local noise is taken whatever folds say; None if it is not to be learned.
     together : ndarray of shape (N,), optional
         See `dealt`.
     """
-    n = len(errors.variance)
-    if n < NOISE.fewest_rows:
+    own, compared = own_curves(errors, curve, together)
+    every = [_of_target(errors, curve, own, t) for t in range(len(errors.squares))]
+    places = []
+    for t, one in enumerate(every):
+        name = "local noise" if len(every) == 1 else f"local noise of target {t}"
+        place, more = _learn_place(one, X, forced, together)
+        compared += [alternative._replace(parameter=name) for alternative in more]
+        places.append(place or _Place.none(len(one.variance)))
+    features, coefficients, seen, strength, level, held_out = zip(*places, strict=True)
+    if own is None and not any(strength):
+        return None, compared
+    noise = LocalNoise(
+        features,
+        tuple(read_only(one) for one in coefficients),
+        np.array(seen),
+        np.array(strength),
+        np.array(level),
+        errors.rows,
+        np.array(held_out),
+        own,
+    )
+    logs = noise.held_out + noise.own_logs(errors.total(curve) - errors.alpha)
+    return replace(noise, held_out=read_only(logs)), compared
+
+
+def own_curves(
+    errors: LeftOutErrors, curve: Correction, together: IndexArray | None = None
+) -> tuple[OwnCurves | None, list[Alternative]]:
+    """The corrections of several targets beside the one that they share, and what was compared.
+
+    None if no target wants any. See `learn_noise`.
+    """
+    n_targets = len(errors.squares)
+    if n_targets == 1:
         return None, []
-    alpha = errors.alpha
-    total = errors.total(curve) - alpha
-    squares = np.maximum(errors.squares - alpha, 0.0)
+    found = [recalibrate(_of_target(errors, curve, None, t), together) for t in range(n_targets)]
+    compared = [
+        one._replace(parameter=f"correction of target {t}")
+        for t, (_, alternatives) in enumerate(found)
+        for one in alternatives
+    ]
+    curves = tuple(one for one, _ in found)
+    if not any(one.log_factors for one in curves):
+        return None, compared
+    return OwnCurves(curves, float((errors.total(curve) - errors.alpha).max())), compared
+
+
+def _of_target(
+    errors: LeftOutErrors, curve: Correction, own: OwnCurves | None, target: int
+) -> LeftOutErrors:
+    """The errors of one target, whose variances are corrected ones."""
+    total, only = errors.total(curve) - errors.alpha, slice(target, target + 1)
+    if own is not None:
+        total = total * np.exp(own.log_factor(target, total))
+    return errors._replace(squares=errors.squares[only], variance=total, means=errors.means[only])
+
+
+class _Place(NamedTuple):
+    """What one target has of `LocalNoise`, without its own correction."""
+
+    features: Features | None
+    coefficients: Array
+    seen: float
+    strength: float
+    level: float
+    held_out: Array
+
+    @classmethod
+    def none(cls, n: int) -> _Place:
+        """That of a target without local noise, of n rows."""
+        return cls(None, np.empty(0), 0.0, 0.0, 0.0, np.zeros(n))
+
+
+def _learn_place(
+    errors: LeftOutErrors, X: Array, forced: bool | None, together: IndexArray | None
+) -> tuple[_Place | None, list[Alternative]]:
+    """Local noise of one target, if its errors want it; the variances are corrected."""
+    n = len(errors.variance)
+    if n < NOISE.fewest_rows or forced is None:
+        return None, []
+    total, alpha = errors.variance, errors.alpha
+    squares = np.maximum(errors.squares[0] - alpha, 0.0)
     folds = dealt(n, 1, together)
     with single_threaded_blas():
-        fits = [
-            _learn_target(X[errors.rows], total, errors.means[t], squares[t], folds)
-            for t in range(len(squares))
-        ]
-    features, coefficients, seen, held_out = zip(*fits, strict=True)
-    logs = np.array(held_out)
-    before = normal_nll(errors.squares, total + alpha)
+        features, coefficients, seen, logs = _learn_target(
+            X[errors.rows], total, errors.means[0], squares, folds
+        )
+    before = normal_nll(errors.squares[0], total + alpha)
 
     def units(nll: Array) -> Array:
-        return by_unit(nll.mean(axis=0), together)
+        return by_unit(nll, together)
 
     best, best_nll = 0.0, before
     for strength in NOISE.strengths:
-        nll = normal_nll(errors.squares, total * np.exp(strength * logs) + alpha)
+        nll = normal_nll(errors.squares[0], total * np.exp(strength * logs) + alpha)
         if gains(units(best_nll), units(nll)):  # the weaker one, if that is as good
             best, best_nll = strength, nll
-    votes = sum(best_nll[:, one].mean() < before[:, one].mean() for one in folds)
+    votes = sum(best_nll[one].mean() < before[one].mean() for one in folds)
     clear = gains(units(before), units(best_nll), NOISE.min_gain)
     taken = forced or (clear and is_majority(votes, len(folds)))
     alternatives = [
@@ -437,17 +624,9 @@ def learn_noise(
     if not taken:
         return None, alternatives
     strength = best or NOISE.strengths[0]
-    level = log_level(squares / (total * np.exp(strength * logs)))
-    noise = LocalNoise(
-        features,
-        tuple(read_only(one) for one in coefficients),
-        np.array(seen),
-        strength,
-        level,
-        errors.rows,
-        read_only(np.minimum(strength * logs + level[:, None], NOISE.largest)),
-    )
-    return noise, alternatives
+    level = float(log_level(squares / (total * np.exp(strength * logs))))
+    held_out = np.minimum(strength * logs + level, NOISE.largest)
+    return _Place(features, coefficients, seen, strength, level, held_out), alternatives
 
 
 def _learn_target(

@@ -29,6 +29,7 @@ from manygp.rules import ExpertPredictions
 from manygp.runtime.progress import Progress, shown, warn
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.sklearn_compat import MeanAndStd, SklearnAttributes, warn_at_bounds
+from manygp.steps import SteppedDistribution
 from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
@@ -296,9 +297,10 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
             From about a million rows on, Parquet is not read into memory as a whole; all its
             columns must be complete numbers then.
         y : array-like of shape (n,) or (n, t)
-            Several targets share kernels, experts, trend and variance; noise that depends on the
-            row and tails are those of each. `ManyGPEmulator(n_components=None)` has a model for
-            each target, which shares nothing, and bands that hold all of them.
+            Several targets share kernels, experts and trend. The correction of the std, noise that
+            depends on the row, tails and intervals are those of each.
+            `ManyGPEmulator(n_components=None)` has a model for each target, which shares
+            nothing, and bands that hold all of them.
         sample_weight : array-like of shape (n,), optional
             The learned noise variance of a row is divided by its weight: one of weight 4 is like a
             mean of four measurements. Answers are for rows of weight 1; 0 leaves a row out.
@@ -549,7 +551,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
 
     def predict_dist(
         self, X: Any, *, alpha: Any = 0.0
-    ) -> PredictiveDistribution | TransformedDistribution:
+    ) -> PredictiveDistribution | TransformedDistribution | SteppedDistribution:
         """The predictive distribution of y for each row: a Student-t with real tails.
 
         Its degrees of freedom and scale have the highest log score of training rows of a similar
@@ -564,7 +566,8 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
 
         Returns
         -------
-        PredictiveDistribution, or TransformedDistribution where targets are transformed
+        PredictiveDistribution; TransformedDistribution where targets are transformed or bounded,
+        SteppedDistribution where many of them share a value
             With `mean`, `std`, `pdf`, `logpdf`, `cdf`, `ppf`, `interval`, `sample` and `crps`.
             Its `std` is that of `predict`.
         """
@@ -640,6 +643,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
         With `latent` they are draws of the function, without noise. Before `fit` they are draws
         from the prior.
         """
+        inputs.check_integer("n_samples", n_samples, 0)
         rng = check_random_state(random_state)
         if not self.__sklearn_is_fitted__():
             return self._prior(X, self._settings()).sample(n_samples, rng, latent=latent)

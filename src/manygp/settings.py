@@ -10,7 +10,7 @@ import numpy as np
 from manygp.committee.committee import PARTITIONS
 from manygp.fit_report import Shrinkage
 from manygp.gp.marginal_likelihood import L_BFGS
-from manygp.inputs import check_integer, check_number
+from manygp.inputs import check_integer, check_number, is_number
 from manygp.kernels.base import Kernel
 from manygp.kernels.sklearn_kernel import as_kernel
 from manygp.rules import (
@@ -96,6 +96,16 @@ class TrendOf(NamedTuple):
     trend: Any
 
 
+def _are_bounds(bounds: Any) -> bool:
+    """Whether these are two numbers in their order, of which each may be None."""
+    if not isinstance(bounds, list | tuple | np.ndarray) or len(bounds) != 2:
+        return False
+    low, high = (
+        other if one is None else one for one, other in zip(bounds, (-np.inf, np.inf), strict=True)
+    )
+    return is_number(low) and is_number(high) and bool(low < high)
+
+
 @dataclass(frozen=True, eq=False)
 class Settings:
     """The parameters of `ManyGPRegressor`, which describes them; wrong ones are a ValueError.
@@ -125,6 +135,8 @@ class Settings:
         for the paper's calibration.
     chooses_target : bool
         Whether it is to be found out how targets are transformed; where noise may be local.
+    shapes_target : bool
+        Whether edges, shared values and whole numbers among the targets are looked for.
     rule_parameters : dict
         The parameters that `predict` reads.
     """
@@ -139,6 +151,7 @@ class Settings:
     has_whole_parts: bool = field(init=False, repr=False)
     learns_noise: bool = field(init=False, repr=False)
     chooses_target: bool = field(init=False, repr=False)
+    shapes_target: bool = field(init=False, repr=False)
     rule_parameters: dict[str, Any] = field(init=False, repr=False)
     kernel: Any = None
     points_per_expert: int = 200
@@ -194,13 +207,7 @@ class Settings:
                 f"target_transform must be one of {', '.join(map(str, TARGET_TRANSFORMS))}, not "
                 f"{name!r}; scikit-learn's TransformedTargetRegressor takes other ones"
             )
-        if self.bounds is None:
-            return
-        try:
-            low, high = (np.nan if one is None else float(one) for one in self.bounds)
-        except (TypeError, ValueError):
-            low, high = 1.0, 0.0
-        if low >= high:  # not if one of them is missing
+        if self.bounds is not None and not _are_bounds(self.bounds):
             raise ValueError(f"bounds must be (low, high), or None for either, not {self.bounds}")
 
     def _check_trend(self) -> None:
@@ -246,7 +253,7 @@ class Settings:
         trend = PRIOR_MEANS.get(self.prior_mean, self.trend)
         named = trend if isinstance(trend, str) else ""
         shares = space.shrinkages[0] != 0.0
-        free = space.standard and space.recalibrate and not needs.dependence
+        free = all((space.standard, space.recalibrate, not needs.dependence))
         chooses = named == "auto" and free and shares
         resolved = {
             "space": space,
@@ -259,6 +266,7 @@ class Settings:
             "trends": _trends_of(trend, named, needs, chooses=chooses),
             "learns_noise": self.noise != "constant" and space.recalibrate and space.standard,
             "chooses_target": self.target_transform == "auto" and free,
+            "shapes_target": self.target_transform is not None and free,
             "rule_parameters": {name: getattr(self, name) for name in RULE_PARAMETERS},
         }
         for name, value in resolved.items():

@@ -67,11 +67,12 @@ class Updating(BaseEstimator):
         if not self.__sklearn_is_fitted__():
             return self._fitted_first(X, y, alpha)
         self._require_row_by_row()
+        model = self._model
         new = self._new_rows(X, y, alpha)
         with shown(verbose=self.verbose) as progress:
             run = ExecutionContext(self.n_jobs, progress, optimizer=self.optimizer)
-            self._model = updated(self._model, new, run, refresh)
-        return self
+            changed = updated(model, new, run, refresh)
+        return self._changed(model, changed)
 
     def forget(self, rows: Any = None, *, older_than: int | None = None) -> Self:
         """Take rows out of the model, and what it has learned from their errors.
@@ -89,13 +90,15 @@ class Updating(BaseEstimator):
         self._require_row_by_row()
         if (rows is None) == (older_than is None):
             raise ValueError("name the rows to forget, or older_than: one of the two")
+        model = self._model
         if older_than is not None:
-            places = np.flatnonzero(ids_of(self._model) < older_than)
+            inputs.check_integer("older_than", older_than, 0)
+            places = np.flatnonzero(ids_of(model) < older_than)
         else:
-            places = places_of(self._model, _integers(rows))
-        if len(places):
-            self._model = forgotten(self._model, places, self._context())
-        return self
+            places = places_of(model, _integers(rows))
+        if not len(places):
+            return self
+        return self._changed(model, forgotten(model, places, self._context()))
 
     def merge(self, other: Any, *, refresh: str = "auto") -> Self:
         """Take over the rows of another model, and what it knows about its errors in them.
@@ -116,16 +119,17 @@ class Updating(BaseEstimator):
         if not isinstance(other, Updating):
             raise ValueError(f"merge takes a fitted ManyGPRegressor, not a {type(other).__name__}")
         other._require_row_by_row()
-        self._model = merged(self._model, other._model, self._context(), refresh)
-        return self
+        model = self._model
+        return self._changed(model, merged(model, other._model, self._context(), refresh))
 
     def refresh(self) -> Self:
         """Learn kernel, trend, parts and calibration again, from where they are."""
         self._require_row_by_row()
+        model = self._model
         with shown(verbose=self.verbose) as progress:
             run = ExecutionContext(self.n_jobs, progress, optimizer=self.optimizer)
-            self._model = refreshed(self._model, run)
-        return self
+            changed = refreshed(model, run)
+        return self._changed(model, changed)
 
     @property
     def drift_(self) -> Drift | None:
@@ -149,6 +153,12 @@ class Updating(BaseEstimator):
                 f"the model was fitted with {'groups' if by == 'group' else by}: what it promises "
                 "comes from models that were fitted without some rows; fit all rows again"
             )
+
+    def _changed(self, before: FittedModel, model: FittedModel) -> Self:
+        """The estimator with a model that was made of the one that it had before."""
+        require_same(self._model, before)
+        self._model = model
+        return self
 
     def _context(self) -> ExecutionContext:
         return ExecutionContext(self.n_jobs, optimizer=self.optimizer)
@@ -192,14 +202,28 @@ class Updating(BaseEstimator):
         return rows.X, rows.encoded.noise, ~rows.encoded.doubtful.any(axis=1), codes
 
 
+def require_same(model: object, before: object) -> None:
+    """Refuse to replace a model by a later one that was made of another."""
+    if model is not before:
+        raise RuntimeError(
+            "another thread has changed the model meanwhile, which is as that one left it: "
+            "update it from one thread at a time, and repeat this call"
+        )
+
+
 def _check_refresh(refresh: Any) -> None:
-    if refresh not in REFRESHES:
+    if not (isinstance(refresh, str) and refresh in REFRESHES):
         raise ValueError(f"refresh must be one of {', '.join(REFRESHES)}, not {refresh!r}")
 
 
 def _integers(rows: Any) -> IndexArray:
     """Numbers of rows, which must be whole: (k,)."""
-    numbers = np.atleast_1d(np.asarray(rows))
-    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-        raise ValueError(f"rows are named by whole numbers, not by {rows!r}")
+    inputs.refuse_masked(rows, "rows")
+    try:
+        numbers = np.atleast_1d(np.asarray(rows))
+    except ValueError:  # rows of different lengths
+        numbers = np.empty((0, 0))
+    wide = numbers.size and numbers.dtype.kind == "u" and numbers.max() > np.iinfo(np.intp).max
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu") or wide:
+        raise ValueError(f"rows are named by whole numbers, see `row_ids_`, not by {rows!r}")
     return numbers.astype(np.intp)

@@ -135,6 +135,11 @@ def test_failed_rows_are_the_worst_and_violations_count_first():
         ([[0.0, 1.0]], "a range is a tuple"),
         ("abc", "a list or a dictionary"),
         ([], "a column or more"),
+        ([(-1e308, 1e308)], "too wide"),
+        ([(1e-320, 1.0, "log")], "too wide"),
+        ([(0.0, 1e-320)], "too narrow"),
+        ([["a", np.nan, 3.0]], "categories of x0"),
+        ({1: (0, 1), "1": (0, 1)}, "two columns of a space have one name"),
     ],
 )
 def test_spaces_that_cannot_be_meant_are_refused(space, message):
@@ -154,6 +159,9 @@ def test_what_is_told_wrongly_is_refused_and_nothing_is_lost():
         ([{"a": 1}], [1.0], "row 0 has the columns"),
         (rows[0], 1.0, "is one row"),
         ([[1, 2]], [1.0], "row 0 has 2 values"),
+        (None, [1.0], "a list of rows"),
+        ([{**rows[0], "a": 10**400}], [1.0], "row 0: a lies from 0 to 10"),
+        (rows, np.ma.masked_array([1.0, 2.0], [True, False]), "masked"),
     ]:
         with pytest.raises(ValueError, match=message):
             optimiser.tell(X, y)
@@ -166,12 +174,51 @@ def test_what_is_told_wrongly_is_refused_and_nothing_is_lost():
         Optimiser([(0.0, 1.0)], n_constraints=1).tell([[0.5]], [1.0])
 
 
+@pytest.mark.parametrize("where", ["_asked", "save"])
+def test_a_step_that_fails_or_is_interrupted_is_no_step(monkeypatch, where):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    optimiser, twin = (minimise(bowl, [(-1.0, 1.0)], 6, 3) for _ in range(2))
+    with monkeypatch.context() as patched:
+        patched.setattr(optimiser, where, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            optimiser.ask(2)
+        if where == "save":
+            with pytest.raises(KeyboardInterrupt):
+                optimiser.tell([[0.5]], [3.0])
+    assert optimiser.ask(2) == twin.ask(2)
+    assert optimiser.tell([[0.5]], [3.0]).ask() == twin.tell([[0.5]], [3.0]).ask()
+
+
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "state.json"
-    for text in ("{}", "[1]", "no json", '{"format": "manygp optimiser 9"}'):
-        path.write_text(text)
+    states = [
+        b"{}",
+        b"[1]",
+        b"no json",
+        b'{"format": "manygp optimiser 9"}',
+        b"\xff",
+        b"[" * 10**5,
+    ]
+    optimiser = Optimiser([(0.0, 1.0)], path=path, n_initial=2, random_state=np.int64(1))
+    optimiser.tell(optimiser.ask(3), [1.0, 2.0, 3.0]).ask()
+    state = json.loads(path.read_text())
+    for name, wrong in {
+        "units": [[2.0]] * 3, "n_asked": 1.5, "learned": [], "model": {"no": 1}, "y": [[1.0]],
+        "region": {**state["region"], "begin": -1}, "space": {"bounds": [], "kinds": []},
+    }.items():  # fmt: skip
+        states.append(json.dumps({**state, name: wrong}).encode())
+    for place in ("kernel", "n_rows"):
+        learned = {**state["learned"][0], place: 0.5}
+        states.append(json.dumps({**state, "learned": [learned]}).encode())
+    for text in states:
+        path.write_bytes(text)
         with pytest.raises(ValueError, match="holds no state of an optimiser"):
             Optimiser.load(path)
+    with pytest.raises(ValueError, match="is not plain"):
+        Optimiser([(0.0, 1.0)], path=path, model={"n_jobs": np.int64(1)}).ask()
+    path.unlink()
     Optimiser([(0.0, 1.0)], path=path).ask()
     with pytest.raises(ValueError, match="another space"):
         minimise(bowl, [(0.0, 2.0)], 3, path=path)

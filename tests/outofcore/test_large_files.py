@@ -65,6 +65,16 @@ def test_a_model_of_many_rows_is_as_good_as_one_of_rows_in_memory(reference):
     assert nll(TRUTH, mean, std) < nll(TRUTH, here, there) + 0.1
 
 
+def test_a_model_of_many_rows_learns_where_they_are_noisy(tmp_path):
+    quiet = X[:, 0] < 0.5
+    noise = np.where(quiet, 0.02, 0.4) * np.random.default_rng(2).normal(size=len(X))
+    path = write(tmp_path / "data.parquet", X, np.sin(6 * X[:, 1]) + noise)
+    fitted = model(hyperparameters="shared").fit(path, target="y", work_dir=tmp_path / "work")
+    std = fitted.noise_std(FRAME)
+    quiet = QUERIES[:, 0] < 0.5
+    assert 5 * np.median(std[quiet]) < np.median(std[~quiet])
+
+
 def test_every_row_has_one_expert_and_keeps_its_place(reference):
     found, targets = answers.training_rows(reference[0].model_)
     assert_allclose(found, X, atol=1e-12)

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from data import read_only
 from manygp import ManyGPRegressor, answers, load
+from manygp.training.pipeline import _groups
 
 RNG = np.random.default_rng(0)
 X = read_only(RNG.uniform(size=(60, 2)))
@@ -114,3 +115,12 @@ def test_left_out_answers_are_asked_for_by_the_numbers_of_rows(make, tmp_path):
         for gone in np.setdiff1d(numbers, held)[::4]:
             with pytest.raises(ValueError, match=f"the model has no row {gone}: "):
                 one.loo_predict([held[0], gone])
+
+
+def test_a_copy_is_found_wherever_it_stands():
+    """Products of BLAS round equal rows by their places, so that copies were missed."""
+    rng = np.random.default_rng(0)
+    for n in range(10, 60):
+        X = rng.normal(size=(n, 8 + n % 6))
+        X[: n // 3] = X[-(n // 3) :]
+        assert len(set(_groups(X[rng.permutation(n)]))) == n - n // 3

@@ -105,6 +105,7 @@ def test_the_past_is_known_and_equal_times_stay_together():
         np.array(["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"]),
         [pd.Timestamp(f"2020-01-0{k}") for k in range(1, 5)],
         [1, 2, 3, 4],
+        2**62 + np.arange(4),
     ],
 )
 def test_times_are_dates_text_or_numbers(time):
@@ -122,6 +123,14 @@ def test_times_are_dates_text_or_numbers(time):
         ({"time": [1, 2, 3, np.nan, 5, 6]}, "time has no value in row 3"),
         ({"time": ["a", "b", "c", "d", "e", "f"]}, "numbers, or dates such as"),
         ({"time": np.arange(6), "groups": np.arange(6)}, "groups or time, not both"),
+        ({"time": np.arange(6) + 1j}, "numbers, or dates such as"),
+        ({"time": np.ma.masked_less(np.arange(6), 2)}, "time is a masked array"),
+        ({"groups": np.ma.masked_less(np.arange(6), 2)}, "groups is a masked array"),
+        ({"groups": [{}] * 6}, "groups has no value in row 0"),
+        ({"groups": ["a", pd.NA, "b", "c", "d", "e"]}, "groups has no value in row 1"),
+        ({"sample_weight": np.ma.masked_less(np.arange(6), 2)}, "sample_weight is a masked"),
+        ({"sample_weight": np.arange(6) + 1j}, "sample_weight must be"),
+        ({"alpha": np.ma.masked_less(np.arange(6), 2)}, "alpha is a masked array"),
     ],
 )
 def test_bad_groups_and_times_are_named(given, message):
@@ -132,6 +141,10 @@ def test_bad_groups_and_times_are_named(given, message):
 
 def test_missing_groups_are_named():
     assert group_numbers(pd.Series(["b", "a", "b"]), 3).tolist() == [0, 1, 0]
+    assert group_numbers([1, "1", (1,), 2**53, 2**53 + 1, 0.5], 6).tolist() == [*range(6)]
+    assert group_numbers(pd.Series([pd.Timestamp(0)] * 2), 2).tolist() == [0, 0]
+    with pytest.raises(ValueError, match="row 1"):
+        group_numbers(pd.Series([pd.Timestamp(0), pd.NaT]), 2)
     with pytest.raises(ValueError, match="row 2"):
         group_numbers(pd.Series([1.0, 2.0, np.nan]), 3)
 

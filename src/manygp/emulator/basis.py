@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from manygp.arrays import LARGEST, Array, IndexArray
-from manygp.inputs import refuse_unnumeric
+from manygp.inputs import refuse_masked, refuse_unnumeric
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,7 @@ def check_curves(Y: Any, grid: Grid | None = None) -> Any:
         raise ValueError("ManyGPEmulator requires Y to be passed, but the target Y is None")
     if issparse(Y):
         raise ValueError("Y is a sparse matrix; pass an array")
+    refuse_masked(Y, "Y")
     if hasattr(Y, "iloc"):
         refuse_unnumeric(Y, "Y")
         Y = np.asarray(Y)
@@ -121,10 +122,12 @@ def flat_rows(Y: Any, rows: Any, grid: Grid) -> Array:
         row, output = np.argwhere(wrong)[0]
         number = int(np.arange(len(Y))[rows][row])
         count = int(wrong[:, output].sum())
+        lack, remedy = "lack that output", "leave the output out, or the runs, or fill it in"
+        if np.isfinite(values[row, output]):
+            lack, remedy = "are as large there", "its square overflows: take other units"
         raise ValueError(
             f"Y is {values[row, output]} in {grid.place(int(output))} of run {number} ({count} of "
-            f"{len(part)} runs read here lack that output): leave the output out, or the runs, or "
-            "fill it in"
+            f"{len(part)} runs read here {lack}): {remedy}"
         )
     return values
 

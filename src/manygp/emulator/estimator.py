@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.metrics import r2_score
 from sklearn.utils import _safe_indexing, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from manygp import answers
 from manygp.arrays import Array
@@ -38,12 +38,13 @@ from manygp.emulator.basis import (
 from manygp.emulator.files import read_emulator, write_emulator
 from manygp.emulator.match import Match, match_curve, target_of
 from manygp.fit_report import NothingLearnedWarning
-from manygp.inputs import check_integer
+from manygp.inputs import check_integer, plain_floats
 from manygp.regressor import ManyGPRegressor
 from manygp.runtime.parallel import n_workers, process_map, single_threaded_blas
 from manygp.runtime.progress import say, warn
 from manygp.runtime.words import counted
 from manygp.storage.model_file import read_checked
+from manygp.updating import require_same
 
 SCALINGS = ("each", "all", "none")
 
@@ -189,7 +190,9 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
             reduced = reduce_curves(Y, grid, scaling=self.scaling, rng=rng)
             parts = components_of(reduced, rng)
         if not parts.explained.any():
-            raise ValueError("all outputs are constant: there is nothing to emulate")
+            raise ValueError(
+                "all outputs are constant, or too small to be squared: there is nothing to emulate"
+            )
         searched, parts = self._chosen(X, reduced, parts, seeds)
         fitted = list(self._fits(X, parts.scores, seeds, self._base()))
         left = (
@@ -282,6 +285,7 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Draw curves, joint over runs and outputs: (N, ..., n_samples)."""
+        check_integer("n_samples", n_samples, 0)
         model, rng = self.model_, check_random_state(random_state)
         draws = curves.sample(model, X, n_samples, rng)
         return draws.reshape(len(draws), *model.grid.shape, n_samples)
@@ -296,8 +300,13 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
             Its place in the curve or field.
         """
         model = self.model_
-        place = int(np.ravel_multi_index(np.atleast_1d(output).tolist(), model.grid.shape))
-        return curves.gradients(model, np.asarray(x, dtype=float).ravel(), place)
+        try:
+            place = int(np.ravel_multi_index(np.atleast_1d(output).tolist(), model.grid.shape))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"output is a place in a curve of shape {model.grid.shape}, from 0, not {output!r}"
+            ) from None
+        return curves.gradients(model, plain_floats(x, "x").ravel(), place)
 
     def loo_predict(self, rows: Any = None) -> tuple[Any, Any]:
         """Mean and std of training curves, all by default, as if each run had been left out.
@@ -357,11 +366,19 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
         model = self._model
         Y = _as_many(X, check_curves(Y, model.grid))
         values = flat_rows(Y, slice(None), model.grid)
+        moved = np.abs(values - model.mean) > 10 * BASIS.rounding * np.abs(model.mean)
+        differ = (model.scale == 0) & moved.any(axis=0)
+        if differ.any():
+            raise ValueError(
+                f"{model.grid.place(int(np.argmax(differ)))} of Y was the same in all runs of "
+                "fit, and is another in these: fit all runs again"
+            )
         spread = curves.spread_with(model, curves.states(model, X), values)
         scores = scaled_curves(values, model.mean, model.scale) @ model.basis
         models = deepcopy(model.models)
         for one, column in zip(models, scores.T, strict=True):
             one.partial_fit(X, column)
+        require_same(self._model, model)
         return self._become(replace(model, models=models, spread=spread))
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -548,8 +565,9 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
 
 def _as_many(X: Any, Y: Any) -> Any:
     """Curves Y, as many as runs X."""
-    if len(X) != len(Y):
-        raise ValueError(f"X has {len(X)} runs, and Y {len(Y)}")
+    n = _num_samples(X)
+    if n != len(Y):
+        raise ValueError(f"X has {n} runs, and Y {len(Y)}")
     return Y
 
 

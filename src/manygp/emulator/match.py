@@ -20,6 +20,7 @@ from manygp import answers
 from manygp.arrays import Array
 from manygp.emulator import answers as curves
 from manygp.emulator.answers import FittedEmulator
+from manygp.inputs import plain_floats
 
 
 @dataclass(frozen=True)
@@ -119,13 +120,13 @@ class Target(NamedTuple):
 
 def target_of(model: FittedEmulator, observed: Any, noise: Any) -> Target:
     """What is to be matched, from a curve, of which parts may be missing, and its std."""
-    curve = np.asarray(getattr(observed, "values", observed), dtype=float)
+    curve = plain_floats(getattr(observed, "values", observed), "observed")
     if curve.shape != model.grid.shape:
         raise ValueError(
             f"observed must be one curve of shape {model.grid.shape}, not {curve.shape}"
         )
     try:
-        std = np.broadcast_to(np.asarray(noise, dtype=float), curve.shape).ravel()
+        std = np.broadcast_to(plain_floats(noise, "noise"), curve.shape).ravel()
     except ValueError:
         raise ValueError(
             f"noise must be one std, or one for each of {model.grid.shape} outputs; its shape is "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from manygp.arrays import Array
-from manygp.inputs import check_integer
+from manygp.inputs import check_integer, plain_floats
 from manygp.kernels.base import default_kernel
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.optimise.space import Space
@@ -54,6 +55,12 @@ LEAN: dict[str, Any] = {
 }
 
 
+# What reading a state can end with where the file holds something else.
+STATE_ERRORS = (
+    ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError,
+)  # fmt: skip
+
+
 class Best(NamedTuple):
     """The best row that was evaluated, its value, and whether it keeps to the constraints."""
 
@@ -72,6 +79,13 @@ class Learned:
     def holds(self, n: int) -> bool:
         """May it be used for n rows?"""
         return n < GROWTH * self.n_rows
+
+    def checked(self, space: Space) -> Learned:
+        """The same, of a file that is not to be trusted."""
+        check_integer("n_rows", self.n_rows, 0)
+        if self.kernel:
+            parse_kernel(self.kernel).check_columns(sum(space.widths()))
+        return self
 
 
 class Optimiser:
@@ -118,8 +132,8 @@ class Optimiser:
         check_integer("random_state", random_state, 0)
         if n_initial is not None:
             check_integer("n_initial", n_initial, 2)
-        self.n_constraints, self.random_state = n_constraints, random_state
-        self.n_initial = n_initial or max(4, 2 * len(self.space))
+        self.n_constraints, self.random_state = int(n_constraints), int(random_state)
+        self.n_initial = int(n_initial or max(4, 2 * len(self.space)))
         self.path, self.model = path, dict(model or {})
         self._units = np.empty((0, len(self.space)))
         self.y_, self.constraints_ = np.empty(0), np.empty((0, n_constraints))
@@ -130,13 +144,14 @@ class Optimiser:
         """Rows to evaluate next: dictionaries, or lists if the space is one."""
         check_integer("n", n, 1)
         rng = np.random.default_rng([self.random_state, len(self.y_), self._n_asked])
-        units = self._asked(n, rng)
-        self._n_asked += 1
-        self.save()
-        return self.space.values(units)
+        with self._unless_it_fails():
+            values = self.space.values(self._asked(n, rng))
+            self._n_asked += 1
+            self.save()
+            return values
 
     def tell(self, X: Any, y: Any, constraints: Any = None) -> Self:
-        """Take the values y (k,) of rows X, and of constraints (k, c), as failed where NaN.
+        """Take the values y (k,) of rows X, and of constraints (k, c); as failed where not finite.
 
         Rows need not be those that were asked for. Nothing is taken if anything is wrong.
         """
@@ -148,16 +163,27 @@ class Optimiser:
         limits = np.empty(shape) if constraints is None else constraints
         limits = _floats(limits, shape, "constraints are one row of numbers for each row")
         begin, known = self._region.begin, len(self.y_)
-        self._units = np.concatenate([self._units, units])
-        self.y_ = np.concatenate([self.y_, values])
-        self.constraints_ = np.concatenate([self.constraints_, limits])
-        scores = score(self.y_[begin:], self.constraints_[begin:])
-        self._region = self._region.after(scores, known - begin, self.n_initial, len(self.space))
-        if self._region.begin != begin:
-            self._learned = [Learned()] * (1 + self.n_constraints)
-        self._n_asked = 0
-        self.save()
-        return self
+        with self._unless_it_fails():
+            self._units = np.concatenate([self._units, units])
+            self.y_ = np.concatenate([self.y_, values])
+            self.constraints_ = np.concatenate([self.constraints_, limits])
+            scores, d = score(self.y_[begin:], self.constraints_[begin:]), len(self.space)
+            self._region = self._region.after(scores, known - begin, self.n_initial, d)
+            if self._region.begin != begin:
+                self._learned = [Learned()] * (1 + self.n_constraints)
+            self._n_asked = 0
+            self.save()
+            return self
+
+    @contextmanager
+    def _unless_it_fails(self) -> Iterator[None]:
+        """What is changed inside stays changed only if all goes well, on the disk too."""
+        before = {**self.__dict__, "_learned": list(self._learned)}
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
 
     @property
     def best(self) -> Best:
@@ -298,14 +324,19 @@ class Optimiser:
             "n_asked": self._n_asked,
             "learned": [asdict(one) for one in self._learned],
         }
-        write_atomically(place, json.dumps(state, allow_nan=False))
+        try:
+            text = json.dumps(state, allow_nan=False)
+        except TypeError as error:
+            raise ValueError(
+                f"the state cannot be written, since model={self.model!r} is not plain: {error}"
+            ) from error
+        write_atomically(place, text)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """The optimiser that a file holds; it goes on as if it had not been interrupted."""
-        text = Path(path).read_text(encoding="utf-8")
         try:
-            state = json.loads(text)
+            state = json.loads(Path(path).read_text(encoding="utf-8"))
             if state["format"] != FORMAT:
                 raise ValueError(f"its format is {state['format']!r}, not {FORMAT!r}")
             names = ("n_constraints", "n_initial", "random_state", "model")
@@ -316,13 +347,19 @@ class Optimiser:
             )
             n, d = len(state["y"]), len(found.space)
             found._units = _floats(state["units"] or np.empty((0, d)), (n, d), "units")
+            if not np.all((found._units >= 0) & (found._units <= 1)):
+                raise ValueError("units lie from 0 to 1")
             found.y_ = _floats(state["y"], (n,), "y")
             limits = state["constraints"] or np.empty((0, found.n_constraints))
             found.constraints_ = _floats(limits, (n, found.n_constraints), "constraints")
-            found._region = TrustRegion(**state["region"])
-            found._n_asked = int(state["n_asked"])
-            found._learned = [Learned(**one) for one in state["learned"]]
-        except (ValueError, KeyError, TypeError) as error:
+            found._region = TrustRegion(**state["region"]).checked(n)
+            check_integer("n_asked", state["n_asked"], 0)
+            found._n_asked = state["n_asked"]
+            found._learned = [Learned(**one).checked(found.space) for one in state["learned"]]
+            if len(found._learned) != 1 + found.n_constraints:
+                raise ValueError("there is one kernel for each output")
+            ManyGPRegressor(**found.model)
+        except STATE_ERRORS as error:
             raise ValueError(f"{path} holds no state of an optimiser: {error}") from error
         return found
 
@@ -406,17 +443,19 @@ def _rows_of(X: Any, space: Space) -> list[Any]:
         return [
             dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
         ]
-    if isinstance(X, Mapping) or (len(X) and np.ndim(X[0]) == 0 and not isinstance(X[0], Mapping)):
+    is_list = isinstance(X, Sequence | np.ndarray) and not isinstance(X, str)
+    if (
+        not is_list
+        or not getattr(X, "ndim", 1)
+        or (len(X) and np.ndim(X[0]) == 0 and not isinstance(X[0], Mapping))
+    ):
         raise ValueError(f"tell takes a list of rows, such as those of ask; {X!r} is one row")
     return list(X)
 
 
 def _floats(values: Any, shape: tuple[int, ...], words: str) -> Array:
     """Numbers of a shape; None and infinities are NaN."""
-    try:
-        array = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        array = np.empty((0, 0, 0))
+    array = plain_floats(values, words)
     if array.shape != shape:
         raise ValueError(f"{words}: numbers of shape {shape}; got {values!r}")
     return np.where(np.isfinite(array), array, np.nan)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from manygp.arrays import Array
+from manygp.inputs import is_number
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class Dimension:
             raise ValueError(f"the range of {name} must have low < high, not {low!r}, {high!r}")
         if log and low <= 0:
             raise ValueError(f"the logarithmic range of {name} must begin above 0, not at {low!r}")
+        size = float(high) / float(low) if log else float(high) - float(low)
+        if not 0 < 1 / size < np.inf or not np.isfinite(size):
+            raise ValueError(f"the range of {name} is too wide, or too narrow: {low!r}, {high!r}")
         whole = isinstance(low, Integral) and isinstance(high, Integral)
         return cls(name, float(low), float(high), "log" if log else "integer" if whole else "real")
 
@@ -101,6 +105,7 @@ def _categories(name: str, values: list[Any]) -> tuple[Any, ...]:
             "categories are text"
         )
     plain = all(isinstance(one, str | bool | int | float) for one in values)
+    plain = plain and not any(isinstance(one, float) and not np.isfinite(one) for one in values)
     if not plain or len(set(values)) != len(values) or len(values) < 2:
         raise ValueError(
             f"the categories of {name} are two or more different texts, numbers or booleans, "
@@ -118,8 +123,10 @@ def _range(spec: Any) -> tuple[Any, bool]:
 
 
 def _is_number(value: Any) -> bool:
-    known = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    return bool(known and np.isfinite(float(value)))
+    try:
+        return is_number(value) and bool(np.isfinite(float(value)))
+    except OverflowError:  # an integer of more than 308 digits
+        return False
 
 
 class Space:
@@ -144,6 +151,8 @@ class Space:
             entries = [(f"x{j}", spec) for j, spec in enumerate(bounds)]
         if not entries:
             raise ValueError("a space needs a column or more")
+        if len({name for name, _ in entries}) < len(entries):
+            raise ValueError("two columns of a space have one name")
         self.is_named = is_named
         self.dimensions = tuple(Dimension.of(name, spec) for name, spec in entries)
 

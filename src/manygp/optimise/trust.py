@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from manygp.arrays import Array, IndexArray
+from manygp.inputs import check_integer, check_number
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,15 @@ class TrustRegion:
     length: float = REGION.start
     successes: int = 0
     failures: int = 0
+
+    def checked(self, n: int) -> TrustRegion:
+        """The same, of a file of n rows that is not to be trusted."""
+        for name in ("begin", "successes", "failures"):
+            check_integer(name, getattr(self, name), 0)
+        check_number("length", self.length, REGION.least)
+        if self.begin > n or self.length > REGION.most:
+            raise ValueError("the region begins behind the last row, or is too long")
+        return self
 
     def after(self, scores: Array, n_known: int, n_initial: int, d: int) -> TrustRegion:
         """The region after new rows: `scores` (n, 2) are of all, `n_known` were there before."""

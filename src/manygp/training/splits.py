@@ -30,7 +30,7 @@ from manygp.model import FittedModel
 from manygp.noise import learn_noise
 from manygp.settings import Settings
 from manygp.training.experts import ExecutionContext
-from manygp.training.pipeline import Prepared, prepare, train, warn_if_useless
+from manygp.training.pipeline import Prepared, prepare, train, warn_if_useless, with_step
 from manygp.training.updates import NewRows, score
 
 
@@ -104,21 +104,30 @@ def splits_of(groups: Any, time: Any, y: Any, weights: Any) -> Splits | None:
 
 def group_numbers(groups: Any, n: int) -> IndexArray:
     """Numbers from 0 on of the groups of n rows."""
-    values = _one_each("groups", groups, n)
-    gone = np.array([one is None or one != one for one in values.tolist()], dtype=bool)
-    if gone.any():
-        raise ValueError(
-            f"groups has no value in row {int(gone.argmax())}: give rows without a group one of "
-            "their own"
-        )
+    if isinstance(groups, list | tuple):  # as they are: 1 is not "1"
+        groups, given = np.empty(len(groups), dtype=object), groups
+        groups[:] = given
     numbers: dict[Any, int] = {}
-    return np.array([numbers.setdefault(one, len(numbers)) for one in values.tolist()])
+    found = np.empty(n, dtype=np.intp)
+    for row, one in enumerate(_one_each("groups", groups, n)):
+        try:
+            if one is None or bool(one != one):
+                raise TypeError  # as pandas' NA does
+            found[row] = numbers.setdefault(one, len(numbers))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"groups has no value in row {row} ({one!r} names none): give rows without a "
+                "group one of their own"
+            ) from None
+    return found
 
 
 def moments_of(time: Any, n: int) -> Array:
-    """Times of n rows as numbers: they may be dates, ISO text, or numbers in any unit."""
+    """Numbers in the order of the times of n rows: dates, ISO text, or numbers in any unit."""
     values = _one_each("time", time, n)
-    if values.dtype.kind not in "iufbM":
+    if values.dtype.kind in "iu":  # floats would round those of 19 digits
+        return np.unique(values, return_inverse=True)[1].astype(np.float64)
+    if values.dtype.kind not in "fbM":
         values = _read_moments(values)
     if values.dtype.kind == "M":
         values = values.astype("datetime64[us]")
@@ -134,10 +143,9 @@ def moments_of(time: Any, n: int) -> Array:
 def _read_moments(values: AnyArray) -> AnyArray:
     from manygp.tables.values import as_moments
 
-    try:
-        return values.astype(np.float64)
-    except (TypeError, ValueError):
-        pass
+    numbers = inputs.plain_floats(values, "time")
+    if numbers.shape == values.shape:
+        return numbers
     try:
         text = [one if isinstance(one, str) else np.datetime64(one) for one in values.tolist()]
         if all(isinstance(one, str) for one in text):
@@ -150,6 +158,7 @@ def _read_moments(values: AnyArray) -> AnyArray:
 
 
 def _one_each(name: str, given: Any, n: int) -> AnyArray:
+    inputs.refuse_masked(given, name)
     values = np.asarray(given)
     if values.shape != (n,):
         raise ValueError(
@@ -391,7 +400,8 @@ def train_by_splits(
         Alternative(ASKED[splits.by], one.candidate.name, float(one.nll.mean()), one is best)
         for one in tried
     ]
-    return _promising(replace(model, settings=settings), errors, splits, compared)
+    model = _promising(replace(model, settings=settings), errors, splits, compared)
+    return with_step(model, prepared.shared, _renumbered(splits.together[errors.rows]))
 
 
 def _budgeted(settings: Settings, n_splits: int) -> tuple[Settings, Settings]:
@@ -485,8 +495,9 @@ def _promising(
     noise, forced = None, settings.noise == "local"
     # Where errors were large in the past says little of where they will be: of ten random walks
     # three took local noise, and held fewer of their last rows by it.
-    if settings.learns_noise and (forced or splits.by == "group"):
-        given: dict[str, Any] = {"forced": forced, "together": together}
+    is_local = settings.learns_noise and (forced or splits.by == "group")
+    if settings.space.recalibrate:
+        given: dict[str, Any] = {"forced": forced if is_local else None, "together": together}
         noise, more = learn_noise(errors, rules.recalibration, X, **given)
         compared = [*compared, *more]
     judged = replace(
