@@ -3,9 +3,9 @@ Local noise
 ===========
 
 Some regions are noisier than others, and nobody has told you which. By default manygp finds out
-(``noise="auto"``): training rows that were left out teach where errors are larger or smaller
-than the model says. Here is the same model with and without it, beside boosted trees that
-predict quantiles.
+(``noise="auto"``): training rows that were left out show where errors are larger or smaller
+than the model says. Here is the same model with and without local noise, and boosted trees that
+predict quantiles for comparison.
 """
 
 # %%
