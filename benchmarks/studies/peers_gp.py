@@ -18,8 +18,8 @@ from manygp.training.experts import (
     FITTING,
     ExecutionContext,
     fit_shared,
-    shared_objective,
     random_blocks,
+    shared_objective,
     starts_of,
 )
 
