@@ -79,8 +79,8 @@ for name, (lower, upper) in {"single numbers": pointwise, "whole curves": whole}
 # %%
 # What the components look like
 # -----------------------------
-# They are the principal components, or these rotated so that each is large in few places: whichever
-# predicts left-out runs better.
+# They are the principal components, or these rotated so that each is large in few places:
+# whichever predicts left-out runs better.
 figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
 for component, explained in zip(model.components_[:6], model.explained_):
     ax.plot(place, component, label=f"{explained:.1%} explained")

@@ -2,8 +2,8 @@
 Intervals and distributions
 ===========================
 
-Three answers to "how sure are you?": a standard deviation, an interval that covers y as often as it
-promises, and a whole distribution for each row, with realistic tails. Two pictures show
+Three answers to "how sure are you?": a standard deviation, an interval that covers y as often as
+it promises, and a whole distribution for each row, with realistic tails. Two pictures show
 whether they can be trusted.
 """
 

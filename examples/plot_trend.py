@@ -2,8 +2,8 @@
 A trend under the experts
 =========================
 
-An expert knows a few hundred rows. A trend learns patterns that hold everywhere (y oscillates along
-one column and rises along another) once, from all rows, and the experts learn the rest.
+An expert knows a few hundred rows. A trend learns patterns that hold everywhere (y oscillates
+along one column and rises along another) once, from all rows, and the experts learn the rest.
 """
 
 # %%
