@@ -19,7 +19,6 @@ from manygp.training.experts import (
     ExecutionContext,
     fit_shared,
     random_blocks,
-    shared_objective,
     starts_of,
 )
 
@@ -240,9 +239,7 @@ def shared_kernel(X: Array, y: Array, seed: int) -> NoisyKernel:
     data = TrainingData(X, y[:, None], np.zeros(len(X)), constant_mean=False)
     rng = np.random.default_rng(seed)
     blocks = random_blocks(len(X), FITTING.shared_rows, rng)
-    run = ExecutionContext(-1)
-    objective = shared_objective(kernel, run)
-    return fit_shared(data, blocks, objective, starts_of(kernel, 0, rng), run)
+    return fit_shared(data, blocks, kernel, starts_of(kernel, 0, rng), ExecutionContext(-1))
 
 
 def _blockwise(kernel: Any, A: Array, B: Array) -> Array:

@@ -86,8 +86,6 @@ def fit_tail(z: Array) -> Tail:
         )
         if optimum.fun < best_nll - TAIL.min_gain:
             best, best_nll = Tail(dof, float(np.exp(optimum.x))), optimum.fun
-        elif optimum.fun > best_nll + TAIL.min_gain:
-            break  # heavier tails still are worse still
     return best
 
 

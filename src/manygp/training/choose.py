@@ -44,7 +44,6 @@ from manygp.training.experts import (
     has_no_noise,
     near_blocks,
     random_blocks,
-    shared_objective,
     some_overlap,
     start_kernel,
     starts_of,
@@ -359,8 +358,7 @@ def choose_trend(
         return first, []
     comparison = _TrendComparison.of(data, space, run)
     rows = None if comparison.is_whole else comparison.rows
-    choice: Choice[TrendCandidate]
-    choice = Choice("trend", lambda one: comparison.nll(one, choice.value), TREND.min_gain)
+    choice = Choice("trend", comparison.nll, TREND.min_gain)
     choice.consider(first.name, first)
     fit_best, lost_nll = None, np.inf
     for factory in chain([second], _in_time(factories, deadline)):
@@ -402,9 +400,6 @@ class _TrendComparison(NamedTuple):
         Whether all rows take part.
     space : SearchSpace
     run : ExecutionContext
-    scored : dict
-        By the name of each trend that was compared: the NLL of each group (G,) by its better
-        kernel, and which of them that is.
     """
 
     data: TrainingData
@@ -413,52 +408,39 @@ class _TrendComparison(NamedTuple):
     is_whole: bool
     space: SearchSpace
     run: ExecutionContext
-    scored: dict[str, tuple[Array, int]]
 
     @classmethod
     def of(cls, data: TrainingData, space: SearchSpace, run: ExecutionContext) -> _TrendComparison:
         rng, n = np.random.default_rng(0), len(data.X)
         if n <= TREND.rows:
             left_out = np.sort(rng.permutation(n)[: COMMITTEE.rows])
-            return cls(data, np.arange(n), list(left_out[:, None]), True, space, run, {})
+            return cls(data, np.arange(n), list(left_out[:, None]), True, space, run)
         parts = balltree(data.X, n // TREND.region_rows, rng)
         regions = [parts[i] for i in rng.permutation(len(parts))[: TREND.regions]]
         rows = np.sort(np.concatenate(regions))
         size = COMMITTEE.rows // len(regions)
         groups = [rng.permutation(_middle(data.X, region))[:size] for region in regions]
         places = [np.searchsorted(rows, np.sort(group)) for group in groups]
-        return cls(data.some(rows), rows, places, False, space, run, {})
+        return cls(data.some(rows), rows, places, False, space, run)
 
-    def nll(self, candidate: TrendCandidate, rival: str | None) -> Array:
-        """Mean NLL of each group of rows that are left out, by the better of the kernels: (G,).
-
-        A kernel of the same kind as that of the best trend so far, the `rival`, comes first. A
-        candidate that clearly loses by it, like against like, needs no other.
-        """
-        name, rng = candidate.name, np.random.default_rng(0)
+    def nll(self, candidate: TrendCandidate) -> Array:
+        """Mean NLL of each group of rows that are left out, by the better of the kernels: (G,)."""
+        rng = np.random.default_rng(0)
         candidate = candidate.some(self.rows)
+        variance = candidate.mean_square
         learned = self.data._replace(residuals=candidate.residuals)
         n, n_rows = len(self.rows), TREND.clusters * TREND.cluster_rows
         kinds = [random_blocks(n, n_rows, rng)]
         if n > TREND.one_kernel_rows:
             kinds.append(cluster_blocks(learned.X, TREND.cluster_rows, TREND.clusters, rng))
 
-        known = self.scored.get(rival or "")
-        order = sorted(range(len(kinds)), key=lambda kind: known is not None and kind != known[1])
-        workers = self.run.n_jobs if known is None else 1  # both kinds at a time, or each by all
-        within = self._replace(run=self.run._replace(n_jobs=1)) if known is None else self
+        def nll_by(blocks: list[IndexArray]) -> Array:
+            kernel = self._kernel(learned, blocks[: TREND.kernel_blocks], variance)
+            return self._nll_by(candidate, kernel)
 
-        def nll_by(kind: int) -> tuple[Array, int]:
-            blocks = kinds[kind][: TREND.kernel_blocks]
-            kernel = within._kernel(learned, blocks, candidate.mean_square)
-            return within._nll_by(candidate, kernel), kind
-
-        with thread_map(workers) as parallel_map:
-            tried = list(parallel_map(nll_by, order if known is None else order[:1]))
-        if known is not None and not gains(tried[0][0], known[0], TREND.min_gain):
-            tried += map(nll_by, order[1:])
-        self.scored[name] = min(tried, key=lambda one: float(one[0].mean()))
-        return self.scored[name][0]
+        with thread_map(self.run.n_jobs) as parallel_map:
+            losses = list(parallel_map(nll_by, kinds))
+        return min(losses, key=lambda nll: float(nll.mean()))
 
     def _kernel(
         self, learned: TrainingData, blocks: list[IndexArray], variance: float
@@ -467,8 +449,7 @@ class _TrendComparison(NamedTuple):
         kernel = start_kernel(learned, variance)
         likelihoods = [it for one in blocks for it in learned.likelihoods(one)]
         objective = Objective(kernel, np.zeros(kernel.n_free), TREND.tolerance, self.run.optimizer)
-        with thread_map(self.run.n_jobs) as parallel_map:
-            return maximise(likelihoods, objective, kernel.theta[None], parallel_map).kernel
+        return maximise(likelihoods, objective, kernel.theta[None]).kernel
 
     def _nll_by(self, candidate: TrendCandidate, kernel: NoisyKernel) -> Array:
         """The same by experts that have a kernel."""
@@ -477,9 +458,9 @@ class _TrendComparison(NamedTuple):
         parts = balltree(U, max(1, len(U) // TREND.points), np.random.default_rng(0))
         data = self.data._replace(residuals=candidate.residuals)
         if self.is_whole:
-            data = candidate.under(self.data, parts, kernel, self.run.n_jobs)
+            data = candidate.under(self.data, parts, kernel, 1)
         layout, starts = Layout.of(data.X, parts, columns), [kernel.theta[None]] * len(parts)
-        builder = Builder(data, layout, kernel, starts, None, self.run)
+        builder = Builder(data, layout, kernel, starts, None, self.run._replace(n_jobs=1))
         one_overlap = len(self.space.overlaps) == 1
         overlap = self.space.overlaps[0] if one_overlap else TREND.overlap
         left_out = LeftOut(None, [np.concatenate(self.groups)], held_out=False)
@@ -521,19 +502,15 @@ class KernelChoice(NamedTuple):
     def choose(self, start: NoisyKernel, deadline: float) -> tuple[Builder, list[Alternative]]:
         """The builder with the best shared kernel, and how kernels were compared.
 
-        The first is of random rows, the second of rows near each other, by blocks of half as many
-        rows first: evaluations of these take a sixth of the time, and a kernel that knows little
-        of short distances does not know yet who is near. Parts are made in the metric of the
-        shared kernel, if there is one. Where the likelihood chooses no noise at all,
+        The first is of random rows, the second of rows near each other. Parts are made in the
+        metric of the shared kernel, if there is one. Where the likelihood chooses no noise at all,
         as near rows with different targets or a few huge ones make it, some noise is tried too.
         """
         (n, d), rows, rng = self.data.X.shape, self.plan.shared_rows, self.rng
         shared, kernel = self.is_shared, start
-        several = self.plan.kernels == 2 and self.n_parts > 1 and n >= 2 * rows
         self.run.progress.begin("kernel")
         if shared:
-            blocks = random_blocks(n, rows // 2 if several else rows, rng)
-            kernel = self._fitted(start, blocks, rough=several)
+            kernel = self._fitted(start, random_blocks(n, rows, rng))
         layout = self._layout(metric(kernel, d) if shared else np.ones(d))
         if layout.is_single and not shared and n > QUERYING.many_rows:  # as a warm start
             kernel = self._fitted(start, random_blocks(n, rows, rng), limit=False)
@@ -542,12 +519,9 @@ class KernelChoice(NamedTuple):
         if not compares or perf_counter() >= deadline:
             return builder, []
         best, compared = builder, list[Alternative]()
-        if several:
+        if n >= 2 * rows:
             self.run.progress.begin("near kernel")
-            near = kernel
-            for size in (rows // 2, rows):
-                blocks = near_blocks(self.data.X, near, size, rng)
-                near = self._fitted(near, blocks, rough=True)
+            near = self._fitted(kernel, near_blocks(self.data.X, kernel, rows, rng))
             builders = {"far": builder, "near": self._builder(near, layout)}
             choice = self._compared("kernel", builders, rng)
             best, compared = choice.best, choice.alternatives
@@ -563,12 +537,10 @@ class KernelChoice(NamedTuple):
         """The best builder, which has no noise, beside one that has some."""
         (rng,) = self.rng.spawn(1)  # what is not taken changes nothing
         n, rows = len(self.data.X), self.plan.shared_rows
-        several = n >= 2 * rows
-        near = near_blocks(self.data.X, best.kernel, rows // 2, rng) if several else None
+        near = near_blocks(self.data.X, best.kernel, rows, rng) if n >= 2 * rows else None
         blocks = near or random_blocks(n, rows, rng)
         floor = FITTING.noise_floor * self.trend.mean_square * self.data.mean_weight
-        fitted = self._fitted(with_noise_of(start, floor), blocks, rough=several)
-        noisy = self._builder(fitted, best.layout)
+        noisy = self._builder(self._fitted(with_noise_of(start, floor), blocks), best.layout)
         return self._compared("noise", {"free": best, "floor": noisy}, rng)
 
     def _compared(
@@ -588,16 +560,10 @@ class KernelChoice(NamedTuple):
         return starts_of(kernel, self.settings.n_restarts_optimizer, self.rng)
 
     def _fitted(
-        self,
-        kernel: NoisyKernel,
-        blocks: list[IndexArray],
-        *,
-        rough: bool = False,
-        limit: bool = True,
+        self, kernel: NoisyKernel, blocks: list[IndexArray], *, limit: bool = True
     ) -> NoisyKernel:
         learned = self.data._replace(residuals=self.trend.residuals)
-        objective = shared_objective(kernel, self.run, rough=rough)
-        return fit_shared(learned, blocks, objective, self._starts(kernel), self.run, limit=limit)
+        return fit_shared(learned, blocks, kernel, self._starts(kernel), self.run, limit=limit)
 
     def _layout(self, columns: Array) -> Layout:
         """The parts of the rows in a metric."""
@@ -763,19 +729,13 @@ class _CommitteeSearch:
         return self.scored[candidate]
 
     def climb(self) -> tuple[Candidate, list[Alternative]]:
-        """Shrinkage where experts know some rows of others, then overlap, the simplest first.
-
-        Where less overlap is better, shrinkages are compared once more, which then costs little.
-        """
-        shrinkages, late = self.space.shrinkages, perf_counter() >= self.deadline
+        """Shrinkage where experts know some rows of others, then overlap, the simplest first."""
+        late = perf_counter() >= self.deadline
         overlap = self.overlaps[0] if late else some_overlap(self.overlaps)
-        by_shrinkage = self._choose("shrinkage", Candidate(shrinkages[0], overlap), shrinkages)
+        start = Candidate(self.space.shrinkages[0], overlap)
+        by_shrinkage = self._choose("shrinkage", start, self.space.shrinkages)
         by_overlap = self._choose("overlap", by_shrinkage.best, self.overlaps)
-        best = by_overlap.best
-        if best.overlap < overlap:
-            by_shrinkage = self._choose("shrinkage", best, shrinkages)
-            best = by_shrinkage.best
-        return best, [*by_shrinkage.alternatives, *by_overlap.alternatives]
+        return by_overlap.best, [*by_shrinkage.alternatives, *by_overlap.alternatives]
 
     def _choose(self, field: str, start: Candidate, values: Sequence[Any]) -> Choice[Candidate]:
         """One field of a candidate, from the first value on, until one is clearly too much."""

@@ -39,11 +39,8 @@ class ExpertFitting:
     # Relative improvements of the likelihood at which fits stop: that of one of many experts, of
     # the shared kernel and of experts that are held near to it (no score changes by more than
     # 0.002), and of a single expert, whose optimum nothing averages out.
-    # Kernels that are compared are shared by experts that learn their own around them: they end
-    # earlier, a nat or two below.
     tolerance: float = 1e-7
     shared_tolerance: float = 1e-6
-    rough_tolerance: float = 1e-4
     single_tolerance: float = 2e-9
     # Experts are fitted in threads until it is known how long they take (one for each thread tells
     # where each takes long), and in processes if the rest takes more seconds than it takes to
@@ -128,7 +125,7 @@ def cluster_blocks(
 def fit_shared(
     data: TrainingData,
     blocks: list[IndexArray],
-    objective: Objective,
+    kernel: NoisyKernel,
     starts: Array,
     run: ExecutionContext,
     *,
@@ -140,15 +137,16 @@ def fit_shared(
     ----------
     data : TrainingData
     blocks : list of index arrays
-    objective : Objective
-        See `shared_objective`.
+    kernel : NoisyKernel
+        Its bounds hold.
     starts : ndarray of shape (r, p)
         Values of theta to start from.
     run : ExecutionContext
     limit : bool
         Whether BLAS runs on one thread in each of the blocks.
     """
-    kernel = objective.kernel
+    free = np.zeros(kernel.n_free)
+    objective = Objective(kernel, free, FITTING.shared_tolerance, run.optimizer)
 
     def fit(missing: list[Array]) -> Fits:
         likelihoods = [one for block in blocks for one in data.likelihoods(block)]
@@ -161,18 +159,10 @@ def fit_shared(
     if run.checkpoint is None:
         (fitted,) = fit([starts])
     else:
-        known = (data.residuals, kernel, objective.tolerance, limit, starts, *blocks)
+        known = (data.residuals, kernel, FITTING.shared_tolerance, limit, starts, *blocks)
         key = key_of("shared", *known)
         (fitted,) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
     return fitted.kernel
-
-
-def shared_objective(
-    kernel: NoisyKernel, run: ExecutionContext, *, rough: bool = False
-) -> Objective:
-    """What a shared kernel is to maximise, within the bounds of this one."""
-    tolerance = FITTING.rough_tolerance if rough else FITTING.shared_tolerance
-    return Objective(kernel, np.zeros(kernel.n_free), tolerance, run.optimizer)
 
 
 def shared_evaluations(n_free: int) -> int:
@@ -373,7 +363,10 @@ def compared_committees(
 
 
 def some_overlap(overlaps: Sequence[float]) -> float:
-    """The overlap at which shrinkages are compared; at larger ones each costs much more."""
+    """The overlap at which shrinkages are compared: what experts learn best depends on it.
+
+    With that of the largest, where each costs ten times as much, no score differed by more.
+    """
     return overlaps[min(1, len(overlaps) - 1)]
 
 
