@@ -1,6 +1,6 @@
 """
-Noise that depends on the place
-===============================
+Local noise
+===========
 
 Some regions are noisier than others, and nobody has told you which. By default manygp finds out
 (``noise="auto"``): training rows that were left out teach where errors are larger or smaller

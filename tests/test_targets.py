@@ -306,6 +306,20 @@ def test_missing_values_are_answered_in_the_units_of_y():
     assert np.all(model.predict(new, return_std=True, latent=True)[1] < std)
 
 
+def test_bounds_move_no_mean_away_from_what_targets_may_be():
+    y = np.where(X[:, 0] > 0.5, 5.0, 0.0) + X[:, 1]  # a step, beside which means overshoot
+    cut, free = (
+        ManyGPRegressor(bounds=bounds, target_transform=None, **LEAN).fit(X, y)
+        for bounds in ((0, None), None)
+    )
+    wide = np.random.default_rng(2).uniform(-1, 2, (200, 2))
+    mean, std = free.predict(wide, return_std=True)
+    assert mean.min() < 0
+    own = cut.predict(wide, return_std=True)
+    assert_allclose(own[0], np.maximum(mean, 0.0), atol=1e-12)
+    assert_allclose(own[1], std, rtol=1e-12)
+
+
 def test_bounds_hold_for_every_answer(tmp_path):
     y = np.clip(np.sin(6 * X[:, 0]) + 0.3 * X[:, 1], 0.0, 1.0)
     model = ManyGPRegressor(bounds=(0, 1), **LEAN).fit(X, y)

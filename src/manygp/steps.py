@@ -222,7 +222,7 @@ class Step:
         terms = self.of_rest(mean, std)
         place, width = terms @ self.place, np.exp(0.5 * (terms @ self.width))
         base = PredictiveDistribution(place, width, np.array(self.dof), np.array(self.scale))
-        rest = TransformedDistribution(base, self.rest, *self.rest.moments(place, width))
+        rest = TransformedDistribution(base, self.rest, *self.rest.moments_within(place, width))
         # What the rest has at its bound is a part of the step.
         below = rest.cdf(np.full_like(mean, self.value)) if self.is_lowest else 0.0
         above = 1 - base.cdf(self.rest.forward(np.full_like(mean, self.value)))

@@ -295,9 +295,14 @@ class TargetTransform:
         return alpha * np.exp(2 * self.log_slope(y)).reshape(len(alpha))
 
     def moments(self, mean: Array, std: Array) -> tuple[Array, Array]:
-        """Mean and std of y where z is normal with these."""
+        """Mean and std of y where z has these.
+
+        Where targets are only cut at bounds, z is y: its mean is that of y however errors are
+        spread, and one beyond a bound moves to it, which brings it nearer to whatever y is. The
+        std, which left-out rows have corrected, stays. Else z is taken for normal.
+        """
         if self.name == "none":
-            return self._cut_moments(mean, std)
+            return np.clip(mean, self.floor, self.ceiling), std
         _, weights, _ = _hermite()
         average, spread = np.empty_like(mean), np.empty_like(mean)
         for rows in _blocks(len(mean)):
@@ -308,8 +313,10 @@ class TargetTransform:
         least = NUMBERS.least_std * std
         return np.clip(average, self.floor, self.ceiling), np.where(spread == 0, least, spread)
 
-    def _cut_moments(self, mean: Array, std: Array) -> tuple[Array, Array]:
-        """Mean and std of a normal variable that is cut at the bounds."""
+    def moments_within(self, mean: Array, std: Array) -> tuple[Array, Array]:
+        """Mean and std of y where z is normal with these, and cut at the bounds."""
+        if self.name != "none":
+            return self.moments(mean, std)
         low, high = (self.floor - mean) / std, (self.ceiling - mean) / std
         below, above, inside = ndtr(low), ndtr(-high), np.maximum(ndtr(high) - ndtr(low), 0.0)
         a, b = (np.exp(-0.5 * one**2) / np.sqrt(2 * np.pi) for one in (low, high))
@@ -324,6 +331,8 @@ class TargetTransform:
 
         Powers of the correlation are what Hermite's polynomials keep of each other (Mehler).
         """
+        if self.name == "none":
+            return latent
         spread = np.empty_like(mean)
         for rows in _blocks(len(mean)):
             share = np.minimum(latent[rows] / std[rows], 1.0) ** 2
@@ -339,6 +348,8 @@ class TargetTransform:
         `std` is that of z with all noise; `cov` may lack the noise: then the covariance is that of
         what y is on average given the latent function.
         """
+        if self.name == "none":
+            return cov
         share = np.clip(cov / (std[:, None] * std[None]), -1.0, 1.0)
         total = np.zeros_like(share)
         for one in self._coefficients(mean, std)[:0:-1]:
@@ -347,6 +358,8 @@ class TargetTransform:
 
     def expected(self, z: Array, noise: Array) -> Array:
         """What y is on average where z has normal noise of this std."""
+        if self.name == "none":
+            return self.inverse(z)
         nodes, weights, _ = _hermite()
         total = np.zeros_like(z)
         for node, weight in zip(nodes, weights, strict=True):
@@ -360,6 +373,8 @@ class TargetTransform:
 
         Those of z are (N, p, d), and of the noise (N, d).
         """
+        if self.name == "none":
+            return self.inverse(z), self.inverse_slope(z)[..., None] * z_slope
         nodes, weights, _ = _hermite()
         slope = np.zeros_like(z_slope)
         for node, weight in zip(nodes, weights, strict=True):
