@@ -119,7 +119,8 @@ def test_a_transform_stays_the_same_in_a_file(transform):
     "change",
     [
         {"name": "exp"}, {"unit": [0.0]}, {"unit": [1.0, 1.0]}, {"low": [np.nan]},
-        {"high": [-np.inf]}, {"numbers": [[np.inf], [1.0]]}, {"floor": [9e99], "ceiling": [0.0]},
+        {"high": [-np.inf]}, {"high": [-1.0]}, {"numbers": [[np.inf], [1.0]]},
+        {"floor": [9e99], "ceiling": [0.0]},
     ],
 )  # fmt: skip
 def test_a_wrong_transform_in_a_file_is_refused(change):

@@ -416,7 +416,15 @@ class TargetTransform:
         ordered = (transform.low < transform.high) & (transform.floor < transform.ceiling)
         if not (finite and ordered.all() and (transform.unit > 0).all()):
             raise ValueError("its transform of targets is not increasing")
-        return transform
+        return transform._checked_ends()
+
+    def _checked_ends(self) -> TargetTransform:
+        """The same, if it has a value and a slope where it becomes straight."""
+        for end in (self.low, self.high):
+            inner = np.where(np.isinf(end), self.shift + self.unit, end)
+            if not np.isfinite([self._curve(inner), self._log_slope(inner)]).all():
+                raise ValueError("its transform of targets ends where it has no value")
+        return self
 
 
 def found_bounds(Y: Array) -> tuple[Array, Array]:

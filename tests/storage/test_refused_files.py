@@ -785,7 +785,8 @@ def test_hyperparameters_of_any_size_are_refused_or_answer(tmp_path, sources, va
         changed = values.copy()
         changed[:, columns] = value
         container.write(tmp_path / "model.gp", manifest, {**arrays, "hyperparameters": changed})
-        verdict(tmp_path / "model.gp")
+        is_refused = "of no size that rows can have" in verdict(tmp_path / "model.gp")
+        assert is_refused is not (1e-60 <= value <= 1e60)
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3, -1, 1024, 1025, -1025, 10**9, 0, 1.5, "2", True])
@@ -804,11 +805,10 @@ def test_numbers_that_overflow_in_a_worker_are_refused_too(tmp_path, sources):
     """Warnings, which are errors here, do not heed the settings of another thread."""
     manifest, arrays = sources["default"]
     parameters = {**manifest["parameters"], "n_jobs": 2}
-    changed = np.full_like(arrays["hyperparameters"], 1e308)
     path = tmp_path / "model.gp"
-    container.write(
-        path, {**manifest, "parameters": parameters}, {**arrays, "hyperparameters": changed}
-    )
+    more = {"hyperparameters": np.full_like(arrays["hyperparameters"], 1e50)}
+    more["y_half_scale"] = np.full_like(arrays["y_half_scale"], 1e290)
+    container.write(path, {**manifest, "parameters": parameters}, {**arrays, **more})
     with pytest.raises(ModelFileError, match="cannot be used"):
         manygp.load(path)
 
