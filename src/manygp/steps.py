@@ -447,6 +447,8 @@ def choose_step(
         )
         crps[own], error[own] = stepped.crps(y[own]), y[own] - stepped.mean
         lower[own], upper[own] = stepped.interval(STEP.coverage)
+    if not (np.isfinite(crps).all() and np.isfinite(lower + upper).all()):
+        return None, []  # as on Pol, whose stds differ a million times: no fit shall end there
     alone = plain.crps(y)
     scores = [interval_score(y, *one, STEP.coverage) for one in (interval, (lower, upper))]
     before, after = (by_unit(one, together) for one in ((y - plain.mean) ** 2, error**2))
