@@ -153,8 +153,11 @@ class SamplePaths:
             return paths
         return answers.on_average(model, paths, mean, rows.transformed(model)[1], std)
 
-    def slopes(self, X: Any) -> PathSlopes:
-        """Values at rows X (N, d), and their derivatives."""
+    def slopes(self, X: Any, which: IndexArray | None = None) -> PathSlopes:
+        """Values at rows X (N, d), and their derivatives.
+
+        With `which` (N,) only one path is asked at each row, and arrays have one column.
+        """
         model, rows = self._model, self._rows(X)
         if rows.encoded is not None:
             raise ValueError(NO_SLOPES_OF_TABLES)
@@ -162,7 +165,10 @@ class SamplePaths:
             raise ValueError(NO_SLOPES_OF_STEPS)
         total, function = slopes_of_z(model, rows.X)
         Z = inputs.scaled_rows(rows.X, model.x_scaling, model.columns)
-        drawn = self._drawn.slopes(Z, self._chosen)
+        if which is None:
+            drawn = self._drawn.slopes(Z, self._chosen)
+        else:
+            drawn = self._drawn.each(Z, self._chosen[which])
         mean, std = function.mean[:, None], function.std[:, None]
         value = mean + std * drawn.value
         slope = function.mean_slope[:, None] + std[..., None] * drawn.slope / model.x_scaling.scale

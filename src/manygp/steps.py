@@ -222,7 +222,9 @@ class Step:
         terms = self.of_rest(mean, std)
         place, width = terms @ self.place, np.exp(0.5 * (terms @ self.width))
         base = PredictiveDistribution(place, width, np.array(self.dof), np.array(self.scale))
-        rest = TransformedDistribution(base, self.rest, *self.rest.moments_within(place, width))
+        said = self.rest.moments_within(place, width)
+        ends = float(self.rest.floor[0]), float(self.rest.ceiling[0])
+        rest = TransformedDistribution(base, self.rest, *said, ends)
         # What the rest has at its bound is a part of the step.
         below = rest.cdf(np.full_like(mean, self.value)) if self.is_lowest else 0.0
         above = 1 - base.cdf(self.rest.forward(np.full_like(mean, self.value)))
@@ -445,6 +447,8 @@ def choose_step(
         )
         crps[own], error[own] = stepped.crps(y[own]), y[own] - stepped.mean
         lower[own], upper[own] = stepped.interval(STEP.coverage)
+    if not (np.isfinite(crps).all() and np.isfinite(lower + upper).all()):
+        return None, []  # as on Pol, whose stds differ a million times: no fit shall end there
     alone = plain.crps(y)
     scores = [interval_score(y, *one, STEP.coverage) for one in (interval, (lower, upper))]
     before, after = (by_unit(one, together) for one in ((y - plain.mean) ** 2, error**2))

@@ -729,13 +729,19 @@ class _CommitteeSearch:
         return self.scored[candidate]
 
     def climb(self) -> tuple[Candidate, list[Alternative]]:
-        """Shrinkage where experts know some rows of others, then overlap, the simplest first."""
-        late = perf_counter() >= self.deadline
+        """Shrinkage where experts know some rows of others, then overlap, the simplest first.
+
+        Where less overlap is better, shrinkages are compared once more, which then costs little.
+        """
+        shrinkages, late = self.space.shrinkages, perf_counter() >= self.deadline
         overlap = self.overlaps[0] if late else some_overlap(self.overlaps)
-        start = Candidate(self.space.shrinkages[0], overlap)
-        by_shrinkage = self._choose("shrinkage", start, self.space.shrinkages)
+        by_shrinkage = self._choose("shrinkage", Candidate(shrinkages[0], overlap), shrinkages)
         by_overlap = self._choose("overlap", by_shrinkage.best, self.overlaps)
-        return by_overlap.best, [*by_shrinkage.alternatives, *by_overlap.alternatives]
+        best = by_overlap.best
+        if best.overlap < overlap:
+            by_shrinkage = self._choose("shrinkage", best, shrinkages)
+            best = by_shrinkage.best
+        return best, [*by_shrinkage.alternatives, *by_overlap.alternatives]
 
     def _choose(self, field: str, start: Candidate, values: Sequence[Any]) -> Choice[Candidate]:
         """One field of a candidate, from the first value on, until one is clearly too much."""

@@ -363,10 +363,7 @@ def compared_committees(
 
 
 def some_overlap(overlaps: Sequence[float]) -> float:
-    """The overlap at which shrinkages are compared: what experts learn best depends on it.
-
-    With that of the largest, where each costs ten times as much, no score differed by more.
-    """
+    """The overlap at which shrinkages are compared; at larger ones each costs much more."""
     return overlaps[min(1, len(overlaps) - 1)]
 
 
