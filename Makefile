@@ -10,8 +10,8 @@ CORE_TESTS := tests/test_regressor.py tests/test_sklearn_api.py tests/test_metri
 	tests/test_calibration.py tests/test_contracts.py tests/gp tests/kernels tests/committee tests/storage \
 	tests/runtime
 
-.PHONY: demo test test-slow test-dask test-ray test-botorch test-clients test-oldest test-pythons sklearn-suite paper \
-	bench lint figures docs layout numbers dist clean
+.PHONY: demo test test-slow test-dask test-ray test-spark test-botorch test-clients test-oldest test-pythons \
+	sklearn-suite paper bench lint figures docs layout numbers dist clean
 
 demo: .venv/.plot ## compare models on the 10-d Ackley task: a table and figures in demo/
 	$(BIN)/python -m benchmarks.demo demo
@@ -33,6 +33,9 @@ test-dask: .venv-dask/.installed ## those on a Dask cluster, in an environment o
 
 test-ray: .venv-ray/.installed ## the engine on Ray of docs/scale.md, in an environment of its own
 	.venv-ray/bin/python -m pytest -n0 tests/test_ray.py
+
+test-spark: .venv-spark/.installed ## fit and predict on Spark as in docs/scale.md, in an environment of its own; needs Java
+	.venv-spark/bin/python -m pytest -n0 tests/test_spark.py
 
 test-botorch: .venv-botorch/.installed ## those with BoTorch, in an environment of its own
 	.venv-botorch/bin/python -m pytest -n0 tests/test_botorch.py
@@ -118,6 +121,11 @@ clean:
 .venv-ray/.installed: pyproject.toml
 	test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
 	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -e ".[parquet,test]" ray
+	touch $@
+
+.venv-spark/.installed: pyproject.toml
+	test -x .venv-spark/bin/python || $(PYTHON) -m venv .venv-spark
+	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check -e ".[parquet,test]" "pandas<3" pyspark
 	touch $@
 
 .venv-botorch/.installed: pyproject.toml

@@ -111,7 +111,8 @@ def by_turbo(function: Any, n: int, seed: int) -> Any:
             kernel = getattr(model.covar_module, "base_kernel", model.covar_module)
             inverse = 1 / kernel.lengthscale.detach().numpy().ravel()
             centre = X[begin + int(np.argmin(y[begin:]))]
-            around = trust.candidates(centre, inverse, region.length, rng)
+            ends = trust.box(centre, inverse, region.length)
+            around = trust.candidates(centre, ends, 100 * COLUMNS, rng)
             with torch.no_grad():
                 sampler = MaxPosteriorSampling(model, replacement=False)
                 new = sampler(torch.tensor(around), num_samples=k).numpy()

@@ -133,6 +133,7 @@ MOVED = {
     "../benchmarks/paper": "tables_paper.md",
     "../examples/README.rst": "gallery/index",
 }
+PICTURE = re.compile(r'<img [^>]*"sphx-glr-single-img"/>')
 EXAMPLE = re.compile(r"\]\(\.\./examples/(plot_\w+)\.py\)")
 
 
@@ -160,7 +161,14 @@ def is_skipped(app, what, name, obj, skip, options):
     return True if re.fullmatch(r"set_\w+_request", name) else None
 
 
+def wrap_pictures(app, pagename, templatename, context, doctree):
+    """Give pictures of examples a box of their own, which scrolls on a phone."""
+    if "body" in context:
+        context["body"] = PICTURE.sub(r'<div class="picture">\g<0></div>', context["body"])
+
+
 def setup(app):
+    app.connect("html-page-context", wrap_pictures)
     app.connect("source-read", on_site)
     app.connect("autodoc-skip-member", is_skipped)
     app.add_html_math_renderer("mathml", write_mathml("inline"), write_mathml("block"))

@@ -2,9 +2,9 @@
 Comparison with boosted trees
 =============================
 
-Gradient boosting is what most people take for a table of numbers. It can predict quantiles
-too, one model for each. Here are both on the same 1,500 rows, which are noisy in two places,
-and which leave a gap.
+Gradient boosting is the usual choice for a table of numbers. It can predict quantiles too, with
+one model for each. Here both are fitted to the same 1,500 rows, which are noisy in two places and
+have a gap.
 """
 
 # %%
@@ -34,7 +34,7 @@ y = truth(x) + noise(x) * rng.normal(size=len(x))
 # %%
 # Two models
 # ----------
-# One line for manygp; for the trees one model of the mean and one for each end of the
+# manygp takes one line; the trees take one model of the median and one for each end of the
 # interval.
 model = ManyGPRegressor(random_state=0).fit(x[:, None], y)
 
@@ -82,15 +82,15 @@ ends = {
     "manygp": model.predict_interval(x_new[:, None], coverage=0.9),
     "boosted trees": tuple(trees[level].predict(x_new[:, None]) for level in (0.05, 0.95)),
 }
-print(f"{'90% intervals hold':20} {'seen':>7} {'gap':>7}")
+print(f"{'coverage':20} {'seen':>7} {'gap':>7}")
 for name, (lower, upper) in ends.items():
     held = (lower <= y_new) & (y_new <= upper)
     print(f"{name:20} {held[~gap].mean():7.1%} {held[gap].mean():7.1%}")
 
 # %%
-# The band is smooth where experts meet, and follows the noise, which is learned from rows that
-# were left out. In the gap the experts know less, and say so. Trees repeat the nearest leaf
-# there.
+# manygp's band is smooth where experts meet, and follows the noise, which is learned from left-out
+# rows. In the gap the experts know less, and say so, whereas the trees repeat the nearest leaf.
 #
-# Trees and experts need not be rivals: ``trend="boosted"`` puts the trees under the experts
-# (:doc:`trends </trend>`). What local noise is: :ref:`sphx_glr_gallery_plot_local_noise.py`.
+# Trees and experts can be combined: ``trend="boosted"`` uses trees as the trend of the experts
+# (:doc:`trends </trend>`). :ref:`sphx_glr_gallery_plot_local_noise.py` explains local noise, and
+# :doc:`tables </tables>` what becomes of categories, dates and missing values.

@@ -2,7 +2,7 @@
 Curves of a simulator
 =====================
 
-A simulator of a wave that is carried, spreads and decays has six inputs and answers with a curve
+A simulator of a wave that moves, spreads and decays has six inputs and returns a curve
 of 500 numbers. From 150 of its runs an emulator learns whole curves, says how sure it is of each
 number, and finds the inputs that explain an observed curve.
 """
@@ -42,7 +42,7 @@ print(f"{model.n_components_} components; left out, {model.model_.report.left:.1
 # %%
 # Curves that it has not seen
 # ---------------------------
-# The narrow band holds single numbers in nine of ten cases, the wide one whole curves.
+# The narrow band covers single numbers 90% of the time, and the wide one covers whole curves.
 truth, mean = simulate(new), model.predict(new)
 pointwise = model.predict_interval(new, 0.9)
 whole = model.predict_interval(new, 0.9, simultaneous=True)
@@ -79,8 +79,8 @@ for name, (lower, upper) in {"single numbers": pointwise, "whole curves": whole}
 # %%
 # What the components look like
 # -----------------------------
-# They are the principal components, or these turned so that each is large in few places: whichever
-# predicts left-out runs better.
+# They are the principal components, or these rotated so that each is large in few places:
+# whichever predicts left-out runs better.
 figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
 for component, explained in zip(model.components_[:6], model.explained_):
     ax.plot(place, component, label=f"{explained:.1%} explained")
@@ -92,8 +92,10 @@ plt.show()
 # %%
 # Which inputs explain an observed curve?
 # ---------------------------------------
-# One curve was observed, with noise, and not everywhere. The samples are near the truth, but their
-# intervals are too narrow here: four of the six true inputs lie outside.
+# One curve was observed, with noise, and not everywhere. Left-out runs, observed with the same
+# noise, tell how much larger the emulator's errors have to be taken for regions of 90% to hold
+# nine of ten. Intervals of single inputs depend on each other: where one misses the truth, others
+# often do, as here.
 hidden = np.array([0.6, 0.3, 0.4, 0.5, 0.7, 0.4])
 observed = simulate(hidden[None])[0] + 0.05 * rng.normal(size=500)
 observed[120:170] = np.nan

@@ -2,13 +2,13 @@
 Model files and reports
 =======================
 
-A model is saved to one file that holds numbers and no code, and is described by one HTML page that
-can be mailed to whoever relies on it.
+A model is saved to one file, which contains numbers and no code, and is described by one HTML page
+that can be mailed to whoever relies on it.
 """
 
 # %%
-# Small data that scikit-learn brings along: 442 patients, ten measurements, and how a disease
-# went on.
+# A small data set from scikit-learn: 442 patients, ten measurements, and the progression of a
+# disease.
 import tempfile
 from pathlib import Path
 
@@ -26,7 +26,7 @@ model = ManyGPRegressor(trend="linear", random_state=0).fit(X, y)
 # %%
 # Save and load
 # -------------
-# ``save`` writes the file whole or not at all; ``load`` checks every byte, and executes
+# ``save`` writes the file completely or not at all; ``load`` checks every byte, and executes
 # nothing.
 folder = Path(tempfile.mkdtemp())
 model.save(folder / "progression.manygp")
@@ -37,9 +37,9 @@ print(f"{(folder / 'progression.manygp').stat().st_size / 1000:.0f} kB")
 # %%
 # A report
 # --------
-# Scores beside simpler models, whether the uncertainty can be trusted, which columns matter,
-# which rows were predicted worst. It needs no test rows: each training row is left out in
-# turn.
+# The report compares scores with those of simpler models, and shows whether the uncertainty can
+# be trusted, which columns matter, and which rows were predicted worst. It needs no test rows:
+# each training row is left out in turn.
 write_report(model, folder / "progression.html", target="progression")
 print(f"{(folder / 'progression.html').stat().st_size / 1000:.0f} kB of HTML, without scripts")
 
@@ -64,7 +64,7 @@ CalibrationDisplay.from_estimator(model, figure=choices)
 plt.show()
 
 # %%
-# The same without Python (``pip install ".[cli]" in a clone``):
+# The same without Python (``pip install ".[cli]"`` in a clone):
 #
 # .. code-block:: sh
 #

@@ -3,7 +3,7 @@ First steps
 ===========
 
 Fit a model with no arguments, predict with a standard deviation (std), ask for an interval
-that holds its promise, and read how good the model is without any test rows.
+that covers y as often as promised, and see how good the model is without any test rows.
 """
 
 # %%
@@ -26,7 +26,7 @@ model
 
 # %%
 # ``std`` is that of a new value of y. ``latent=True`` leaves the noise out, and gives the std
-# of the function itself. ``predict_interval`` holds y with the probability that you name.
+# of the function itself. ``predict_interval`` covers y with the probability that you name.
 grid = np.linspace(-0.5, 10.5, 400)[:, None]
 mean, std = model.predict(grid, return_std=True)
 _, function_std = model.predict(grid, return_std=True, latent=True)

@@ -2,8 +2,8 @@
 Intervals and distributions
 ===========================
 
-Three answers to "how sure are you?": a standard deviation, an interval that holds y as often as it
-promises, and a whole distribution for each row, with real tails. And two pictures that show
+Three answers to "how sure are you?": a standard deviation, an interval that covers y as often as
+it promises, and a whole distribution for each row, with realistic tails. Two pictures show
 whether they can be trusted.
 """
 
@@ -35,12 +35,12 @@ for coverage in (0.5, 0.8, 0.9, 0.99):
     print(f"promised {coverage:.0%}, held {held:.1%}")
 
 # %%
-# It is a promise on average over rows like the training rows, whatever the distribution of y is.
-# Ask for it if an interval is all that you need.
+# The promise holds on average over rows like the training rows, whatever the distribution of y.
+# Use it if an interval is all that you need.
 #
 # A distribution
 # --------------
-# ``predict_dist`` is a Student-t distribution for each row, or a normal one where that is as
+# ``predict_dist`` returns a Student-t distribution for each row, or a normal one where that is as
 # good.
 found = model.predict_dist(X_test)
 print(f"degrees of freedom: {np.min(found.dof):g}")
@@ -67,4 +67,4 @@ plt.show()
 print(f"ENCE {metrics.ence(y_test, mean, std):.3f}, CRPS {metrics.crps(y_test, found):.3f}")
 
 # %%
-# How all of this is learned, and where it misses: :doc:`/calibration_method`.
+# How all of this is learned, and what its limits are: :doc:`/calibration_method`.

@@ -32,8 +32,8 @@ kernels = {
 }
 
 # %%
-# ``loo_score`` compares them without test rows. Leaving out one row in turn tells which kernel
-# fills gaps well; the last five years tell which one can also go on.
+# ``loo_score`` compares them without test rows. Leaving out one row in turn shows which kernel
+# fills gaps well; the last five years show which one can also extrapolate.
 fitted = {
     name: ManyGPRegressor(kernel, random_state=0).fit(X, y) for name, kernel in kernels.items()
 }

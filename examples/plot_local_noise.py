@@ -1,11 +1,11 @@
 """
-Noise that depends on the place
-===============================
+Local noise
+===========
 
 Some regions are noisier than others, and nobody has told you which. By default manygp finds out
-(``noise="auto"``): training rows that were left out teach where errors are larger or smaller
-than the model says. Here is the same model with and without it, beside boosted trees that
-predict quantiles.
+(``noise="auto"``): training rows that were left out show where errors are larger or smaller
+than the model says. Here is the same model with and without local noise, and boosted trees that
+predict quantiles for comparison.
 """
 
 # %%
@@ -47,7 +47,7 @@ trees = [
 ]
 
 # %%
-# Whether the noise is local, rows that were left out have decided; a smaller NLL is better:
+# Left-out rows have decided whether the noise is local; a smaller NLL is better:
 for one in local.calibration_report_.alternatives:
     if one.parameter == "local noise":
         print(f"{one.value:9} NLL {one.nll:6.3f}{'  <- chosen' if one.chosen else ''}")
@@ -83,8 +83,8 @@ axes[0].set_ylabel("y")
 plt.show()
 
 # %%
-# New rows, in the noisy middle and at the quiet ends. The interval score is the width of an
-# interval, and a penalty for what lies outside; smaller is better.
+# Coverage of 90% intervals for new rows, in the noisy middle and at the quiet ends. The interval
+# score is the width of an interval, plus a penalty for targets outside; smaller is better.
 from manygp.metrics import interval_score
 
 x_new = rng.uniform(0, 5, size=10_000)
@@ -96,7 +96,7 @@ ends = {
     "local": local.predict_interval(X_new, coverage=0.9),
     "boosted trees": (trees[0].predict(X_new), trees[2].predict(X_new)),
 }
-print(f"{'90% intervals hold':20} {'middle':>7} {'ends':>7} {'score':>7}")
+print(f"{'coverage':20} {'middle':>7} {'ends':>7} {'score':>7}")
 for name, (lower, upper) in ends.items():
     held = (lower <= y_new) & (y_new <= upper)
     score = interval_score(y_new, lower, upper, 0.9)

@@ -30,12 +30,12 @@ y = height(X) + 0.2 * rng.normal(size=len(X))
 
 # %%
 # ``time_budget`` is in seconds: ``fit`` measures the machine, and plans what it can do in that
-# time. ``n_jobs=-1`` takes all cores. ``plan_`` tells what was planned.
+# time. ``n_jobs=-1`` uses all cores. ``plan_`` shows the plan.
 model = ManyGPRegressor(time_budget=30, n_jobs=-1, random_state=0).fit(X, y)
 print(len(model.experts_), "experts;", model.plan_)
 
 # %%
-# Each row is asked of the few experts that are near to it, so a prediction costs the same
+# Each row is predicted by the few experts nearest to it, so a prediction costs the same
 # whatever n is.
 side = np.linspace(0, 4, 100)
 grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
@@ -59,9 +59,9 @@ X_test = rng.uniform(0, 4, size=(5_000, 2))
 y_test = height(X_test) + 0.2 * rng.normal(size=5_000)
 lower, upper = model.predict_interval(X_test, coverage=0.9)
 print(f"RMSE {np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)):.3f} (noise 0.2)")
-print(f"90% intervals hold {np.mean((lower <= y_test) & (y_test <= upper)):.1%}")
+print(f"90% intervals cover {np.mean((lower <= y_test) & (y_test <= upper)):.1%}")
 
 # %%
 # From files: ``ManyGPRegressor().fit("flights.parquet", target="delay")``. On a cluster:
-# ``manygp.dask.DaskManyGPRegressor``. After a crash: ``fit(X, y, checkpoint="folder")`` goes
-# on where it stopped.
+# ``manygp.dask.DaskManyGPRegressor``. After a crash, ``fit(X, y, checkpoint="folder")`` resumes
+# where it stopped.

@@ -40,7 +40,7 @@ called, in which units ``alpha`` is, and how to read a fitted kernel. The :doc:`
 # %%
 # The same answers
 # ----------------
-# With fewer than 400 rows and a kernel of yours, one expert has all rows: exact GP regression.
+# With fewer than 400 rows and your own kernel, one expert has all rows: exact GP regression.
 from time import process_time
 
 import matplotlib.pyplot as plt

@@ -24,7 +24,7 @@ untold = ManyGPRegressor(random_state=0).fit(X, y)
 
 # %%
 # ``alpha`` may also be a parameter of the estimator. As an argument of ``fit``,
-# cross-validation cuts it with the rows: ``cross_validate(model, X, y, params={"alpha":
+# cross-validation splits it with the rows: ``cross_validate(model, X, y, params={"alpha":
 # noise_std**2})``.
 grid = np.linspace(0, 6, 300)[:, None]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.8), sharey=True, layout="constrained")
@@ -62,6 +62,6 @@ for row, low, high in zip(X_new, lower, upper):
     print(f"x = {row[0]}: {low:5.2f} to {high:5.2f}")
 
 # %%
-# On the command line it is ``manygp fit data.csv --target y --noise-column variance``. What
-# ``alpha`` does not know, the kernel's own noise learns: both are added. Repeated rows, and
+# On the command line, use ``manygp fit data.csv --target y --noise-column variance``. Noise that
+# ``alpha`` does not include is learned by the kernel: both are added. Repeated rows, and
 # how noise counts when rows are left out: :doc:`/calibration_method`.

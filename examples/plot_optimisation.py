@@ -68,9 +68,9 @@ print(f"lowest value after {len(y)} evaluations: {y.min():.3f}")
 # How far can the std be trusted?
 # -------------------------------
 # Left-out rows teach the std and the intervals. They are few, and where the optimiser has chosen
-# them they are not like the rest of the box: it has looked where values are low. Ten times 15
-# evaluations, at random and as chosen by the rule above, and how often 90% intervals hold 500
-# random rows:
+# them they are not like the rest of the box: it has looked where values are low. Here are ten
+# times 15 evaluations, at random and as chosen by the rule above, and how many of 500 random rows
+# the 90% intervals cover:
 X_test = rng.uniform(low, high, size=(500, 2))
 y_test = np.array([branin(row) for row in X_test])
 
@@ -97,10 +97,10 @@ for name, (n_random, n_chosen) in {"15 at random": (15, 0), "8, and 7 chosen": (
         lower, upper = found.interval(0.9)
         held.append(np.mean((lower <= y_test) & (y_test <= upper)))
         ratio.append(np.sqrt(np.mean((y_test - found.mean) ** 2) / np.mean(found.std**2)))
-    print(f"{name:16} hold {np.mean(held):.0%}; RMSE / std: median {np.median(ratio):.1f}")
+    print(f"{name:16} cover {np.mean(held):.0%}; RMSE / std: median {np.median(ratio):.1f}")
 
 # %%
-# So few rows of a function like this one leave errors that are larger than the std. Where rows are
+# With so few rows of a function like this one, errors are larger than the std. Where rows are
 # spread at random, the heavy tails of ``predict_dist`` make up for that; after a search they do
 # not quite. Use the std to choose the next row, and ``predict_dist`` if you report an interval.
 # ``predict_interval`` refuses what so few rows cannot promise: 15 rows at most 93%. More in

@@ -2,7 +2,7 @@
 The paper, reproduced
 =====================
 
-``from_label`` names the models of the paper that manygp is the reference implementation of:
+``from_label`` names the models of the paper, of which manygp is an independent implementation:
 GP-pro-c, a product of experts whose variances are corrected by a bound on the information
 gain. Here are five of them on a smaller version of its 10-d Ackley task.
 """
@@ -52,8 +52,8 @@ ax.set_title("10-d Ackley, 800 training rows")
 plt.show()
 
 # %%
-# The ratio that GP-pro-c multiplies each expert's variance by can be asked for: it is 1 where
-# an expert knows a row exactly, and smaller the less it knows.
+# ``calibration_ratio`` returns the ratio by which GP-pro-c multiplies each expert's variance: 1
+# where an expert knows a row exactly, and smaller the less it knows.
 calibrated = ManyGPRegressor.from_label("bt-ent-c", random_state=0).fit(X, y)
 ratio = calibrated.calibration_ratio(X_test[:500])
 print("experts, rows:", ratio.shape)

@@ -62,7 +62,7 @@ for column, seed in enumerate((2, 5, 8)):
 plt.show()
 
 # %%
-# How often do their 90% intervals hold, over ten such problems of each size?
+# How often do their 90% intervals cover y, over ten such problems of each size?
 for n in (5, 12):
     held = {"scikit-learn": [], "manygp": []}
     for seed in range(10):

@@ -2,8 +2,8 @@
 Categories, dates and missing values
 ====================================
 
-``fit`` takes tables of pandas, polars and pyarrow as they come. What is missing, or was never
-seen, makes the std larger instead of stopping the work.
+``fit`` takes pandas, polars and pyarrow tables as they come. A value that is missing, or was never
+seen, widens the std instead of stopping the work.
 """
 
 # %%

@@ -2,8 +2,8 @@
 A trend under the experts
 =========================
 
-An expert knows a few hundred rows. What holds everywhere (y waves along one column, rises along
-another) a trend learns once, from all rows, and the experts learn what it leaves.
+An expert knows a few hundred rows. A trend learns patterns that hold everywhere (y oscillates
+along one column and rises along another) once, from all rows, and the experts learn the rest.
 """
 
 # %%
@@ -27,8 +27,8 @@ y = function(X) + 0.1 * rng.normal(size=len(X))
 y_test = function(X_test) + 0.1 * rng.normal(size=len(X_test))
 
 # %%
-# ``trend="auto"``, the default, compares all of them by rows that are left out. Here each is
-# asked for by name. ``temperature``, ``overlap`` and so on stay automatic.
+# ``trend="auto"``, the default, compares all of them on left-out rows. Here each is chosen
+# by name. ``temperature``, ``overlap`` and so on stay automatic.
 scores = {}
 for trend in ("constant", "linear", "additive"):
     model = ManyGPRegressor(trend=trend, random_state=0).fit(X, y)
@@ -54,7 +54,7 @@ axes[1].legend(loc="upper center")
 plt.show()
 
 # %%
-# Outside of the rows the spline fades out, and the std grows to that of y itself.
+# Outside the range of the rows the spline fades out, and the std grows to that of y itself.
 #
 # ``trend`` also takes ``"boosted"`` and any regressor with ``fit`` and ``predict``, such as
 # CatBoost or a ``Pipeline``: :doc:`/trend`.

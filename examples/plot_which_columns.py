@@ -2,8 +2,8 @@
 Which columns matter
 ====================
 
-``relevance()`` tells which share of the variance of y each column explains. ``TrendDisplay``
-draws what a linear or additive trend has learned of each of them.
+``relevance()`` shows which share of the variance of y each column explains. ``TrendDisplay``
+draws what a linear or additive trend has learned about each of them.
 """
 
 # %%
@@ -34,14 +34,14 @@ price = (
 )
 
 # %%
-# ``trend="additive"`` learns a curve for each column, and the experts what these leave.
+# ``trend="additive"`` learns a curve for each column, and the experts learn the rest.
 model = ManyGPRegressor(trend="additive", random_state=0).fit(flats, price)
 found = model.relevance()
 print(found)
 
 # %%
 # *trend* is what the curve of the column explains, *local* what the experts add. Nothing is
-# permuted or fitted again, so this costs nothing. Of categories and dates each *feature* has a
+# permuted or fitted again, so this costs nothing. Each *feature* of a category or a date has a
 # line; :ref:`sphx_glr_gallery_plot_tables.py` sums them by column.
 order = np.argsort(found.total)
 names = [found.column[j] for j in order]

@@ -136,6 +136,8 @@ def test_modules_and_tests_that_a_page_names_exist(page):
     for dotted in set(re.findall(r"(?<![\w./-])manygp(?:\.[A-Za-z_]\w*)+", text)):
         if dotted.startswith("manygp.dask") and find_spec("distributed") is None:
             continue  # an extra of its own, which `make test-dask` installs
+        if dotted.startswith("manygp.river") and find_spec("river") is None:
+            continue  # likewise, and `make test-clients`
         if dotted.startswith("manygp.botorch") and find_spec("torch") is None:
             continue  # the same of `make test-botorch`
         if dotted in MOVED and page.name in ("stability.md", "changelog.md"):

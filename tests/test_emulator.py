@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import chi2, multivariate_normal
 from sklearn.base import clone
 
 import manygp
 from manygp import ManyGPEmulator, ManyGPRegressor
+from manygp.answers import left_out_answers
 from manygp.display import write_emulator_report
 from manygp.emulator import basis, estimator, match
 from manygp.emulator.basis import Grid, components_of, reduce_curves, without_fold
@@ -430,6 +431,46 @@ def test_the_density_of_a_curve_is_that_of_its_covariance(small):
         for i in range(3)
     ]
     np.testing.assert_allclose(np.diff(target.log_density(X)), np.diff(expected), rtol=1e-6)
+
+
+def test_components_are_as_uncertain_as_left_out_runs_want_them(noisy):
+    model = noisy[0].model_
+    spread = model.spread._replace(root=0.3 * model.spread.root)
+    narrow = replace(model, spread=spread)
+    observed, noise = curves_of(runs(1, 3))[0], 0.02
+    assert target_of(model, observed, noise).calibrated().wider < 3
+    target = target_of(narrow, observed, noise)
+    wider = target.calibrated().wider
+    assert 4 < wider < 40  # 11 would undo it
+    known, limit = target._left_out_runs(match.box_of(narrow)), chi2(2).ppf(0.9)
+    assert np.mean(known.scores(1.0) < limit) < 0.75
+    assert 0.86 < np.mean(known.scores(wider) < limit) < 0.92
+
+
+def test_scores_of_left_out_runs_are_those_of_whole_covariances(small):
+    model = small.model_
+    target = target_of(model, np.zeros((8, 5)), 0.3)
+    known = target._left_out_runs(match.box_of(model))
+    unit = model.scale * model.spread.factor
+    W, D = unit[:, None] * model.basis, unit**2 * model.spread.outside + 0.09
+    own = model.scale[:, None] * model.basis
+    rng = np.random.default_rng(0)
+    for i, (error, slope) in enumerate(zip(*errors_and_slopes(small), strict=True)):
+        noise = np.sqrt(D[target.seen])[:, None] * rng.normal(size=(len(target.seen), 8))
+        S = known.roots[i] @ known.roots[i].T
+        C = (2 * W @ S @ W.T + np.diag(D))[np.ix_(target.seen, target.seen)]
+        J = (own @ slope)[target.seen]
+        score = J.T @ np.linalg.solve(C, (own @ error)[target.seen][:, None] + noise)
+        squares = (score * np.linalg.solve(J.T @ np.linalg.solve(C, J), score)).sum(axis=0)
+        np.testing.assert_allclose(known.scores(2.0)[i], squares, rtol=1e-5)
+
+
+def errors_and_slopes(model):
+    """Of left-out runs and each component: (m, K), and (m, K, d)."""
+    told = [left_out_answers(one.model_, 2000) for one in model.models_]
+    X = runs(60)[told[0][0]]
+    slopes = [one.predict_slopes(X).mean_slope for one in model.models_]
+    return np.stack([np.ravel(Y) - mean for _, Y, mean, _ in told], 1), np.stack(slopes, 1)
 
 
 def test_no_walker_stays_where_the_curve_is_not_explained():

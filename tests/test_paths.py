@@ -60,6 +60,10 @@ def test_a_path_is_one_function_and_has_its_slopes(fitted, monkeypatch):
     assert_allclose(paths[3](QUERIES[5:6])[0], whole[5, 3], rtol=1e-7)
     value, slope = chosen.slopes(QUERIES)
     assert_allclose(value, whole[:, [3, 18]], rtol=1e-6)
+    which = np.array([18, 3, 3, 19, 0, 1, 2, 3])  # one at each row
+    each = paths.slopes(QUERIES, which)
+    assert_allclose(each.value[:, 0], whole[np.arange(8), which], rtol=1e-6)
+    assert_allclose(each.slope[1:3, 0], slope[1:3, 0], rtol=1e-7, atol=1e-9)
     h = 1e-5
     for j, step in enumerate(np.diag(h * np.array([1.0, 30.0]))):
         difference = (chosen(QUERIES + step) - chosen(QUERIES - step)) / (2 * step[j])

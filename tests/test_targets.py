@@ -119,7 +119,8 @@ def test_a_transform_stays_the_same_in_a_file(transform):
     "change",
     [
         {"name": "exp"}, {"unit": [0.0]}, {"unit": [1.0, 1.0]}, {"low": [np.nan]},
-        {"high": [-np.inf]}, {"numbers": [[np.inf], [1.0]]}, {"floor": [9e99], "ceiling": [0.0]},
+        {"high": [-np.inf]}, {"high": [-1.0]}, {"numbers": [[np.inf], [1.0]]},
+        {"floor": [9e99], "ceiling": [0.0]},
     ],
 )  # fmt: skip
 def test_a_wrong_transform_in_a_file_is_refused(change):
@@ -304,6 +305,20 @@ def test_missing_values_are_answered_in_the_units_of_y():
     assert_allclose(np.sqrt(np.diag(model.predict(new, return_cov=True)[1])), std)
     assert_allclose(model.sample_y(new, 5000).mean(axis=1), mean, rtol=0.1)
     assert np.all(model.predict(new, return_std=True, latent=True)[1] < std)
+
+
+def test_bounds_move_no_mean_away_from_what_targets_may_be():
+    y = np.where(X[:, 0] > 0.5, 5.0, 0.0) + X[:, 1]  # a step, beside which means overshoot
+    cut, free = (
+        ManyGPRegressor(bounds=bounds, target_transform=None, **LEAN).fit(X, y)
+        for bounds in ((0, None), None)
+    )
+    wide = np.random.default_rng(2).uniform(-1, 2, (200, 2))
+    mean, std = free.predict(wide, return_std=True)
+    assert mean.min() < 0
+    own = cut.predict(wide, return_std=True)
+    assert_allclose(own[0], np.maximum(mean, 0.0), atol=1e-12)
+    assert_allclose(own[1], std, rtol=1e-12)
 
 
 def test_bounds_hold_for_every_answer(tmp_path):

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 # Pages that Sphinx writes without our doing, whose anchors are made by scripts.
 WITHOUT_ANCHORS = {"search.html", "genindex.html"}
 # Where links that lead out of the site may lead; a host stands here in one spelling.
-HOSTS = {"docs.dask.org", "docs.ray.io", "doi.org", "github.com"}
+HOSTS = {"docs.dask.org", "docs.ray.io", "doi.org", "github.com", "spark.apache.org"}
 WELL_FORMED = re.compile(r"https://[a-z0-9.-]+(/[\w.~%@:+,;=&()/-]*)?(\?[^\s#]+)?(#[^\s#]+)?")
 OUT = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 

@@ -24,6 +24,7 @@ FLOORS = [
     ("trend", "committee", "calibration"),
     ("noise", "targets"),
     ("settings", "relevance", "metrics"),
+    ("steps", "prior"),
     ("model",),
     ("answers",),
     ("paths",),
@@ -32,7 +33,7 @@ FLOORS = [
     ("regressor",),
     ("emulator",),
     ("__init__",),  # what `from manygp import ...` gives
-    ("dask", "botorch", "optimise"),
+    ("dask", "botorch", "optimise", "river"),
     ("display",),
     ("cli",),
     ("_entry_point",),

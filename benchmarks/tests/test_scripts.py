@@ -19,6 +19,7 @@ def test_small_steps_are_measured_as_ratios(monkeypatch, capsys):
 @pytest.mark.parametrize(
     "name",
     [
+        "curves",
         "demo",
         "first",
         "large",

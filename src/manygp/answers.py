@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -27,7 +27,6 @@ from manygp.calibration import (
 from manygp.committee.committee import Query
 from manygp.committee.covariance import between_rows
 from manygp.gp.marginal_likelihood import Likelihood, psd_root, some_of
-from manygp.kernels.base import NoisyKernel, default_kernel, split_noise
 from manygp.kernels.user_kernel import UserKernel
 from manygp.model import FittedModel, where_numbered
 from manygp.noise import split_variance
@@ -35,7 +34,8 @@ from manygp.relevance import Relevance, relevance_of
 from manygp.rules import NO_COMMUNICATION, ExpertPredictions, only_means
 from manygp.runtime.parallel import single_threaded_blas
 from manygp.settings import Settings
-from manygp.targets import TransformedDistribution
+from manygp.steps import Step, SteppedDistribution, levels_of
+from manygp.targets import TransformedDistribution, whole_ends
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def _once(answer: Callable[[FittedModel], T]) -> Callable[[FittedModel], T]:
 
 def mean(model: FittedModel, X: Array) -> Array:
     """The predicted means. A single expert whose prior is kept computes no variance."""
-    if model.target_transform is not None:
+    if not is_of_y(model):
         return predict(model, X)[0]
     Z = _scaled(model, X)
     if len(model.committee) > 1 or model.rules.recalibration.known < np.inf:
@@ -100,17 +100,34 @@ def in_units_of_y(
     With `latent`, the std of the latent function, it is the std of what y is on average given
     that function.
     """
-    if model.target_transform is None:
-        return mean, std if latent is None else latent
-    average, spread = model.target_transform.moments(mean, std)
-    if latent is not None:
-        spread = model.target_transform.std_of_mean(mean, std, latent)
+    average, spread = _of_one_part(model, mean, std)
+    function = latent
+    if model.target_transform is not None and latent is not None:
+        function = model.target_transform.std_of_mean(mean, std, latent)
+    step = step_of(model)
+    if step is not None:  # the same share of the variance is the function's
+        average, own = step.moments(mean, std)
+        function = None if function is None else function * own / spread
+        spread = own
+    spread = spread if function is None else function
     if not (np.isfinite(average).all() and np.isfinite(spread).all()):
         raise ValueError(
             "mean or std, in the units of y, is beyond floating point; rescale y, or predict rows "
             "nearer to the training rows"
         )
     return average, spread
+
+
+def _of_one_part(model: FittedModel, mean: Array, std: Array) -> tuple[Array, Array]:
+    """Mean and std of y, all of it being T(y) mapped back."""
+    if model.target_transform is None:
+        return mean, std
+    return model.target_transform.moments(mean, std)
+
+
+def is_of_y(model: FittedModel) -> bool:
+    """Whether mean and std of y are what experts say: nothing is transformed, cut or split."""
+    return model.target_transform is None and step_of(model) is None
 
 
 def median_of(model: FittedModel, mean: Array) -> Array:
@@ -120,7 +137,7 @@ def median_of(model: FittedModel, mean: Array) -> Array:
 
 def noise_std(model: FittedModel, X: Array) -> Array:
     """Standard deviation of the noise alone."""
-    if model.target_transform is not None:  # what the latent function leaves of the variance
+    if not is_of_y(model):  # what the latent function leaves of the variance
         total, latent = (predict(model, X, latent=one)[1] for one in (False, True))
         return np.sqrt(np.maximum(total**2 - latent**2, 0.0))
     query = Query(_scaled(model, X))
@@ -138,12 +155,18 @@ def predict_joint(
     if not latent and transform is None:
         np.einsum("tii->ti", cov)[:] += inputs.scaled_alpha(alpha, len(X), model.y_scaling)
     covariance = _squeeze(np.moveaxis(cov, 0, -1) * squared)
-    if transform is None:
+    if is_of_y(model):
         return centre, covariance
     _, std = predict_transformed(model, X, alpha=alpha)
     if not latent:
         np.einsum("ii...->i...", covariance)[:] = std**2
-    return transform.moments(centre, std)[0], transform.covariance(centre, std, covariance)
+    if transform is not None:
+        covariance = transform.covariance(centre, std, covariance)
+    average, spread = in_units_of_y(model, centre, std)
+    if step_of(model) is not None:
+        wider = spread / _of_one_part(model, centre, std)[1]
+        covariance = covariance * wider[:, None] * wider
+    return average, covariance
 
 
 def predict_interval(
@@ -164,12 +187,28 @@ def interval_of(
     model: FittedModel, mean: Array, std: Array, coverage: float
 ) -> tuple[Array, Array]:
     """The intervals of y of rows with this mean and std, as of `predict_transformed`."""
+    if step_of(model) is not None:
+        lower, upper = distribution_of(model, mean, std).interval(coverage)
+    else:
+        lower, upper = _interval_of_errors(model, mean, std, coverage)
+    return whole_ends(lower, upper) if model.whole else (lower, upper)
+
+
+def _interval_of_errors(
+    model: FittedModel, mean: Array, std: Array, coverage: float
+) -> tuple[Array, Array]:
+    """The same, as wide as errors that were left out."""
     normalised = (std if std.ndim == 2 else std[:, None]) / model.y_scaling.scale
     width = conformal_scores(model).reach(coverage, normalised).reshape(std.shape) * std
     lower, upper = mean - width, mean + width
     if model.target_transform is None:
         return lower, upper
     return model.target_transform.inverse(lower), model.target_transform.inverse(upper)
+
+
+def step_of(model: FittedModel) -> Step | None:
+    """What the model knows of a value that many targets share, if its rules are those of `fit`."""
+    return model.step if model.rules == model.chosen else None
 
 
 def ready_for_intervals(model: FittedModel) -> FittedModel:
@@ -189,14 +228,15 @@ def predict_dist(model: FittedModel, X: Array, *, alpha: Any = 0.0) -> Any:
 
 def distribution_of(
     model: FittedModel, mean: Array, std: Array
-) -> PredictiveDistribution | TransformedDistribution:
+) -> PredictiveDistribution | TransformedDistribution | SteppedDistribution:
     """The distributions of y of rows with this mean and std, as of `predict_transformed`."""
+    step = step_of(model)
+    if step is not None:
+        return step.distribution(mean, std)
     base = conformal_scores(model).distribution(mean, std, model.y_scaling.scale)
     if model.target_transform is None:
         return base
-    return TransformedDistribution(
-        base, model.target_transform, *model.target_transform.moments(mean, std)
-    )
+    return TransformedDistribution(base, model.target_transform, *_of_one_part(model, mean, std))
 
 
 def nll_of(model: FittedModel, y: Array, mean: Array, std: Array) -> Array:
@@ -278,7 +318,7 @@ def _answers_without(
     if by_splits(model):
         known: Any = model.errors
         rows = known.rows[sample_rows(len(known.rows), len(known.rows) if most is None else most)]
-        return rows, _targets(model, rows), *_of_splits(model, rows)
+        return rows, targets_of(model, rows), *_of_splits(model, rows)
     rows = sample_rows(len(data.X), len(data.X) if most is None else most)
     if model.cross_validated is not None and model.rules == model.chosen:
         mean = in_units(model, model.cross_validated[:-1, rows])
@@ -291,7 +331,7 @@ def _answers_without(
     else:
         query = _left_out(model, rows)
         mean, std = _transformed(model, query, _known_noise(model, query), latent=False)
-    return rows, _targets(model, _places(model, rows)), mean, std
+    return rows, targets_of(model, _places(model, rows)), mean, std
 
 
 def by_splits(model: FittedModel) -> bool:
@@ -351,7 +391,7 @@ def sample(
 ) -> Array:
     """Draws from the joint distribution: (N, n_samples) or (N, t, n_samples)."""
     draws = _draws(model, X, n_samples, rng, latent=latent)
-    return _draws_of_y(model, X, draws, latent=latent)
+    return _draws_of_y(model, partial(predict_transformed, model, X), draws, latent=latent)
 
 
 def _draws(
@@ -368,21 +408,42 @@ def _draws(
     return samples[:, 0] if len(draws) == 1 else samples
 
 
-def _draws_of_y(model: FittedModel, X: Array, draws: Array, *, latent: bool) -> Array:
-    """Draws of T(y) at rows X as draws of y; latent ones of what y is on average given these."""
-    transform = model.target_transform
-    if transform is None:
+def _draws_of_y(
+    model: FittedModel, said: Callable[..., Any], draws: Array, *, latent: bool
+) -> Array:
+    """Draws of T(y) as draws of y; latent ones of what y is on average given these.
+
+    `said` has mean and std of T(y) of the rows, with `latent` those of the latent function.
+    """
+    if is_of_y(model):
         return draws
-    z = draws[:, None] if draws.ndim == 2 else draws
-    z = z.swapaxes(1, 2)  # (N, n_samples, t)
-    if not latent:
-        y = transform.inverse(z)
+    z = draws if draws.ndim == 2 else draws.swapaxes(1, 2)  # (N, n_samples) or (N, n_samples, t)
+    mean, std = said()
+    if latent:
+        y = on_average(model, z, mean, std, said(latent=True)[1])
+    elif (step := step_of(model)) is not None:  # as likely among all values as z is
+        y = step.distribution(mean, std).ppf(levels_of(z.T, mean, std)).T
     else:
-        total, function = (predict_transformed(model, X, latent=one)[1] for one in (False, True))
-        noise = np.sqrt(np.maximum(total**2 - function**2, 0.0)).reshape(len(X), 1, -1)
-        y = transform.expected(z, noise)
-    y = y.swapaxes(1, 2)
-    return y[:, 0] if draws.ndim == 2 else y
+        transform: Any = model.target_transform
+        y = transform.inverse(z)
+    return y if draws.ndim == 2 else y.swapaxes(1, 2)
+
+
+def on_average(model: FittedModel, z: Array, mean: Array, std: Array, latent: Array) -> Array:
+    """What y is on average where the latent function has values z: (N, p) or (N, p, t).
+
+    The rows have this mean and std of T(y), and `latent` is the std of the function.
+    """
+    transform, step = model.target_transform, step_of(model)
+    y = z
+    if transform is not None:
+        noise = np.sqrt(np.maximum(std**2 - latent**2, 0.0))
+        y = transform.expected(z, noise[:, None])
+    if step is None:
+        return y
+    before, after = _of_one_part(model, mean, std), step.moments(mean, std)
+    y = after[0][:, None] + (y - before[0][:, None]) * (after[1] / before[1])[:, None]
+    return np.clip(y, step.rest.floor, step.rest.ceiling)
 
 
 def log_marginal_likelihood(model: FittedModel) -> float:
@@ -455,10 +516,10 @@ def training_rows(model: FittedModel) -> tuple[Array, Array]:
     """Inputs (n, d) and targets (n, t) of the training rows."""
     rows = _places(model, slice(None))
     X = model.committee.training_data().X
-    return model.x_scaling.undo(X[rows]), _targets(model, rows)
+    return model.x_scaling.undo(X[rows]), targets_of(model, rows)
 
 
-def _targets(model: FittedModel, places: IndexArray) -> Array:
+def targets_of(model: FittedModel, places: IndexArray) -> Array:
     """Targets (N, t) of rows of the committee, in the units of y."""
     values = model.y_scaling.undo(model.committee.training_data().targets_of(places))
     return values if model.target_transform is None else model.target_transform.inverse(values)
@@ -505,7 +566,7 @@ def _mean_and_std(
 ) -> tuple[Array, Array]:
     """Mean and std in the units of y."""
     mean, std = _transformed(model, query, known_noise, latent=latent)
-    if model.target_transform is None:
+    if is_of_y(model):
         return mean, std
     if not latent:
         return in_units_of_y(model, mean, std)
@@ -684,7 +745,7 @@ class Rows(NamedTuple):
         if self.are_known:
             return predict(model, self.X, latent=latent, alpha=alpha)
         mean, std = self.transformed(model, latent=latent, alpha=alpha)
-        if not latent or model.target_transform is None:
+        if not latent or is_of_y(model):
             return in_units_of_y(model, mean, std)
         return in_units_of_y(model, mean, self.transformed(model, alpha=alpha)[1], std)
 
@@ -720,61 +781,4 @@ class Rows(NamedTuple):
             mean, std = self.transformed(model, latent=latent)
             filled, narrow = predict_transformed(model, self.X, latent=latent)
             draws = mean[..., None] + (draws - filled[..., None]) * (std / narrow)[..., None]
-        return _draws_of_y(model, self.X, draws, latent=latent)
-
-
-class Prior(NamedTuple):
-    """The distribution of targets before any data, at rows X (N, d) as they are.
-
-    Answers have the shape (N,) for one target, and (N, t) for several.
-    """
-
-    kernel: NoisyKernel
-    n_targets: int
-    X: Array
-
-    @classmethod
-    def of(cls, settings: Settings, X: Array) -> Prior:
-        """The prior of a model; the default kernel is that of columns in [0, 1]."""
-        n_features = X.shape[1]
-        own = settings.own_kernel(n_features)
-        kernel = split_noise(default_kernel(n_features) if own is None else own)
-        return cls(kernel, settings.n_targets or 1, X)
-
-    def answer(self, std: Any, cov: Any, *, latent: bool, alpha: Any) -> Any:
-        """What `ManyGPRegressor.predict` returns: the mean, and with it std or covariance."""
-        if cov:
-            return self.predict_joint(latent=latent, alpha=alpha)
-        mean, deviation = self.predict(latent=latent, alpha=alpha)
-        return (mean, deviation) if std else mean
-
-    def predict(self, *, latent: bool, alpha: Any) -> tuple[Array, Array]:
-        """Mean and standard deviation."""
-        variance = self.kernel.signal.diag(self.X) + self._noise(latent=latent, alpha=alpha)
-        return self._of_targets(np.zeros(len(self.X))), self._of_targets(np.sqrt(variance))
-
-    def predict_joint(self, *, latent: bool, alpha: Any) -> tuple[Array, Array]:
-        """Mean, and covariance (N, N) or (N, N, t)."""
-        covariance = self.kernel.signal(self.X)
-        np.einsum("ii->i", covariance)[:] += self._noise(latent=latent, alpha=alpha)
-        return self._of_targets(np.zeros(len(self.X))), self._of_targets(covariance)
-
-    def sample(self, n_samples: int, rng: np.random.RandomState, *, latent: bool) -> Array:
-        """Draws: (N, n_samples) or (N, t, n_samples)."""
-        covariance = self.kernel.signal(self.X)
-        np.einsum("ii->i", covariance)[:] += self._noise(latent=latent, alpha=0.0)
-        normal = rng.normal(size=(self.n_targets, len(self.X), n_samples))
-        draws = np.einsum("ij,tjs->its", psd_root(covariance), normal)
-        return draws[:, 0] if self.n_targets == 1 else draws
-
-    def _noise(self, *, latent: bool, alpha: Any) -> Array:
-        """Noise variances of the rows: (N,)."""
-        n = len(self.X)
-        known = inputs.check_alpha(alpha, n)
-        return np.zeros(n) if latent else known + self.kernel.noise_variance
-
-    def _of_targets(self, answer: Array) -> Array:
-        """The same answer for each target."""
-        if self.n_targets == 1:
-            return answer
-        return np.repeat(answer[..., None], self.n_targets, axis=-1)
+        return _draws_of_y(model, partial(self.transformed, model), draws, latent=latent)

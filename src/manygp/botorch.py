@@ -208,7 +208,7 @@ def _usable(model: FittedModel) -> FittedModel:
         raise ValueError(ENCODED)
     if model.n_targets > 1:
         raise ValueError(MANY_TARGETS.format(model.n_targets))
-    if model.target_transform is not None:
+    if not answers.is_of_y(model):
         raise ValueError(NOT_GAUSSIAN)
     slopes_of_z(model, answers.training_rows(model)[0][:1])  # says what has no derivative
     return model

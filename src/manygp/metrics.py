@@ -71,6 +71,17 @@ def rmse(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike | None = None) -> fl
         Observed targets and predicted means.
     std : ignored
         Present so that all metrics can be called alike.
+
+    Returns
+    -------
+    float
+        In the units of y; 0 is perfect.
+
+    Examples
+    --------
+    >>> from manygp.metrics import rmse
+    >>> rmse([1.0, 2.0, 3.0], [1.0, 2.0, 5.0])
+    1.1547005383792515
     """
     y, mu = _check_rows(y_true=y_true, mean=mean)
     return _root_mean_square(y - mu)
@@ -85,6 +96,17 @@ def r2(y_true: ArrayLike, mean: ArrayLike, constant: float) -> float:
         Observed targets and predicted means.
     constant : float
         The constant, such as the mean of the training targets.
+
+    Returns
+    -------
+    float
+        At most 1, which is perfect.
+
+    Examples
+    --------
+    >>> from manygp.metrics import r2
+    >>> round(r2([1.0, 2.0, 3.0], [1.0, 2.0, 2.0], constant=2.0), 3)
+    0.5
     """
     y, mu = _check_rows(y_true=y_true, mean=mean)
     worst = _root_mean_square(y - constant)
@@ -98,6 +120,17 @@ def nll(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     ----------
     y_true, mean, std : array-like of shape (n,)
         Observed targets, predicted means and predicted standard deviations.
+
+    Returns
+    -------
+    float
+        Smaller is better. It depends on the units of y.
+
+    Examples
+    --------
+    >>> from manygp.metrics import nll
+    >>> round(nll([0.0, 1.0], [0.0, 0.0], [1.0, 1.0]), 3)
+    1.169
     """
     y, mu, sigma = _check_rows(y_true=y_true, mean=mean, std=std)
     return float(np.mean(student_nll(y - mu, np.inf, sigma)))
@@ -113,12 +146,25 @@ def log_score(y_true: ArrayLike, distribution: Distribution) -> float:
     y_true : array-like of shape (n,)
         Observed targets.
     distribution : PredictiveDistribution
+        What `ManyGPRegressor.predict_dist` returns for the same rows.
+
+    Returns
+    -------
+    float
+        Smaller is better. It depends on the units of y.
+
+    Examples
+    --------
+    >>> from scipy.stats import norm
+    >>> from manygp.metrics import log_score
+    >>> float(round(log_score([0.0, 1.0], norm([0.0, 0.0], 1.0)), 3))
+    1.169
     """
     return float(-np.mean(distribution.logpdf(np.asarray(y_true, dtype=np.float64))))
 
 
 def pit(y_true: ArrayLike, distribution: Distribution) -> Array:
-    """Probability integral transform: predicted probability of at most each target, (n,).
+    """Probability integral transform: predicted probability of a value of at most each target.
 
     If the distributions are right, the values are spread evenly between 0 and 1.
 
@@ -127,6 +173,19 @@ def pit(y_true: ArrayLike, distribution: Distribution) -> Array:
     y_true : array-like of shape (n,)
         Observed targets.
     distribution : PredictiveDistribution
+        What `ManyGPRegressor.predict_dist` returns for the same rows.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Numbers between 0 and 1. `manygp.display.PITDisplay` draws their histogram.
+
+    Examples
+    --------
+    >>> from scipy.stats import norm
+    >>> from manygp.metrics import pit
+    >>> pit([0.0, 1.0], norm([0.0, 0.0], 1.0)).round(3)
+    array([0.5  , 0.841])
     """
     return distribution.cdf(np.asarray(y_true, dtype=np.float64))
 
@@ -142,6 +201,17 @@ def crps(y_true: ArrayLike, mean: ArrayLike | Distribution, std: ArrayLike | Non
     y_true, mean, std : array-like of shape (n,)
         Observed targets, predicted means and predicted standard deviations of normal
         distributions; or, instead of mean and std, a `PredictiveDistribution`.
+
+    Returns
+    -------
+    float
+        Smaller is better. Without uncertainty it is the mean absolute error.
+
+    Examples
+    --------
+    >>> from manygp.metrics import crps
+    >>> round(crps([0.0, 1.0], [0.0, 0.0], [1.0, 1.0]), 3)
+    0.418
     """
     if isinstance(mean, Distribution):
         return float(np.mean(mean.crps(np.asarray(y_true, dtype=np.float64))))
@@ -160,6 +230,19 @@ def coverage(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 
         Observed targets, predicted means and predicted standard deviations.
     level : float in (0, 1)
         Probability that the normal distribution gives to the interval.
+
+    Returns
+    -------
+    float
+        A share between 0 and 1, which should be near ``level``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp.metrics import coverage
+    >>> y = np.random.default_rng(0).normal(size=1000)
+    >>> coverage(y, np.zeros(1000), np.ones(1000), level=0.9)
+    0.914
     """
     _check_level(level)
     y, mu, sigma = _check_rows(y_true=y_true, mean=mean, std=std)
@@ -182,6 +265,17 @@ def reliability_curve(
     -------
     ReliabilityCurve
         A calibrated model has ``rmse`` close to ``rmv`` in every bin.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp.metrics import reliability_curve
+    >>> y = np.random.default_rng(0).normal(size=1000)
+    >>> curve = reliability_curve(y, np.zeros(1000), np.full(1000, 2.0), n_bins=4)
+    >>> curve.rmv  # predicted: twice too large
+    array([2., 2., 2., 2.])
+    >>> curve.rmse.round(1)
+    array([1. , 1. , 1. , 0.9])
     """
     if n_bins < 1:
         raise ValueError(f"n_bins must be at least 1; got {n_bins}")
@@ -206,6 +300,19 @@ def ence(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, n_bins: int = N_BIN
         Observed targets, predicted means and predicted standard deviations; n >= n_bins.
     n_bins : int
         Number of bins of `reliability_curve`.
+
+    Returns
+    -------
+    float
+        0 is perfect; 0.1 means that the std is off by a tenth on average.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp.metrics import ence
+    >>> y = np.random.default_rng(0).normal(size=1000)
+    >>> round(ence(y, np.zeros(1000), np.full(1000, 2.0)), 2)  # twice too large
+    0.51
     """
     curve = reliability_curve(y_true, mean, std, n_bins)
     return float(np.mean(np.abs(curve.rmv - curve.rmse) / curve.rmv))
@@ -225,6 +332,17 @@ def interval_score(
         Observed targets, and ends of the intervals.
     level : float in (0, 1)
         Share of rows that the intervals should hold.
+
+    Returns
+    -------
+    float
+        Smaller is better.
+
+    Examples
+    --------
+    >>> from manygp.metrics import interval_score
+    >>> round(interval_score([0.0, 3.0], [-1.0, -1.0], [1.0, 1.0], level=0.9), 6)
+    22.0
     """
     _check_level(level)
     y, low, high = _check_rows(y_true=y_true, lower=lower, upper=upper)
@@ -269,6 +387,11 @@ def conditional_coverage(
         The group of each row, 0, 1, ...; rows of negative numbers are in none.
     level : float in (0, 1)
         Share of rows that the intervals should hold.
+
+    Returns
+    -------
+    ConditionalCoverage
+        The number of rows, the coverage and its bounds of chance for each group.
 
     Examples
     --------
@@ -334,6 +457,15 @@ def worst_slab(
     -------
     Slab or None
         None if the rows are too few, or no region differs from the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp.metrics import worst_slab
+    >>> X = np.random.default_rng(0).random((2000, 2))
+    >>> slab = worst_slab(X, X[:, 0] < 0.8)  # no interval above 0.8 holds its target
+    >>> list(slab.bounds), slab.coverage.share
+    ([0], array([0.]))
     """
     from sklearn.tree import DecisionTreeRegressor
 
@@ -417,6 +549,11 @@ def make_scorer(name: str, level: float = 0.9) -> Scorer:
         The score, whose negative is returned: larger is better.
     level : float in (0, 1)
         Share of rows that intervals should hold, for "interval_score".
+
+    Returns
+    -------
+    Scorer
+        Takes ``(estimator, X, y)``.
 
     Examples
     --------

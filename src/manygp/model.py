@@ -19,6 +19,7 @@ from manygp.kernels.base import NoisyKernel
 from manygp.noise import LocalNoise
 from manygp.rules import PredictionRules
 from manygp.settings import Settings
+from manygp.steps import Step
 from manygp.targets import TargetTransform
 
 # Room that is made for new rows, as a share of those that there are, and at least: each row is
@@ -197,6 +198,10 @@ class FittedModel:
         What has happened since `fit`, if rows were added or forgotten.
     target_transform : TargetTransform or None
         The map T of targets that experts know, and `y_scaling` scales; None if they know y.
+    step : Step or None
+        The chance of a value that many targets share, and where the rest lies.
+    whole : bool
+        Whether all targets are whole numbers, and ends of intervals are.
     left_out_by : str
         How rows were left out, one of `LEFT_OUT_BY`: each by itself, with its group, or with all
         that came later. If it is not "row", `errors` are those of models without them.
@@ -222,6 +227,8 @@ class FittedModel:
     errors: LeftOutErrors | None = None
     updates: Updates | None = None
     target_transform: TargetTransform | None = None
+    step: Step | None = None
+    whole: bool = False
     left_out_by: str = "row"
 
     @property

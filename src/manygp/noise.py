@@ -470,12 +470,24 @@ def _fit(
     b = np.zeros(len(precision))
     b[0] = np.log(max(squares.mean(), 1e-12))
     b = b if start is None else start
+    g = H @ b
+
+    def excess(g: Array) -> Array:
+        held = np.clip(g, -NOISE.largest, NOISE.largest)
+        return np.minimum(squares * np.exp(-held), CORRECTION.largest_square) - 1
+
     for _ in range(NOISE.most_steps):
-        g = np.clip(H @ b, -NOISE.largest, NOISE.largest)
-        excess = np.minimum(squares * np.exp(-g), CORRECTION.largest_square) - 1
-        step = cho_solve(factor, H.T @ excess / 2 - precision * b)
-        change = np.abs(H @ step).max()
-        b = b + step * min(1.0, 1.5 / max(change, 1e-300))
+        step = cho_solve(factor, H.T @ excess(g) / 2 - precision * b)
+        moved = H @ step
+        change = np.abs(moved).max()
+        share = min(1.0, 1.5 / max(change, 1e-300))
+        # Where few rows tell more than is expected, a whole step leads to and fro.
+        before, after = (
+            moved @ excess(g + part * moved) / 2 - step @ (precision * (b + part * step))
+            for part in (0.0, share)
+        )
+        share *= before / (before - after) if after < 0 < before else 1.0
+        b, g = b + step * share, g + moved * share
         if change < NOISE.tolerance:
             break
     return b, factor

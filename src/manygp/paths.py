@@ -24,6 +24,13 @@ NO_SLOPES_OF_TABLES = (
     "plain numbers"
 )
 
+NO_SLOPES_OF_STEPS = (
+    "many targets share a value, which has a chance of its own: paths of such a model have no "
+    "slopes; fit with target_transform=None"
+)
+# Small differences, in units of the std: their error is as small as that of rounding.
+DIFFERENCE = 1e-4
+
 
 class Slopes(NamedTuple):
     """Mean and std (N,) of rows, and their derivatives by the columns (N, d)."""
@@ -40,9 +47,32 @@ def predict_slopes(model: FittedModel, X: Array, *, latent: bool = False) -> Slo
     A ValueError says what has no derivative.
     """
     total, function = slopes_of_z(model, X)
-    if model.target_transform is None:
+    if answers.is_of_y(model):
         return function if latent else total
-    return Slopes(*model.target_transform.with_slopes(total, function if latent else None))
+    return _in_units_of_y(model, total, function if latent else None)
+
+
+def _in_units_of_y(model: FittedModel, total: Slopes, function: Slopes | None) -> Slopes:
+    """Those of y, by small differences of mean and std of T(y), and of the function's share."""
+
+    def of_y(mean: Array, std: Array, *share: Array) -> Array:
+        latent = share[0] * std if share else None
+        return np.array(answers.in_units_of_y(model, mean, std, latent))
+
+    at, moves = [total.mean, total.std], [total.mean_slope, total.std_slope]
+    steps = [DIFFERENCE * total.std] * 2
+    if function is not None:
+        share = np.minimum(function.std / total.std, 1.0)
+        rise = (function.std_slope - share[:, None] * total.std_slope) / total.std[:, None]
+        at, moves, steps = [*at, share], [*moves, rise], [*steps, DIFFERENCE * share]
+    slopes = np.zeros((2, *total.mean_slope.shape))
+    for i, (rise, step) in enumerate(zip(moves, steps, strict=True)):
+        high = at[i] + step if i < 2 else np.minimum(at[i] + step, 1.0)
+        low = at[i] - step
+        change = of_y(*at[:i], high, *at[i + 1 :]) - of_y(*at[:i], low, *at[i + 1 :])
+        slopes += (change / (high - low))[..., None] * rise
+    mean, std = of_y(*at)
+    return Slopes(mean, std, *slopes)
 
 
 def slopes_of_z(model: FittedModel, X: Array) -> tuple[Slopes, Slopes]:
@@ -119,19 +149,26 @@ class SamplePaths:
         mean, std = rows.transformed(model, latent=True)
         Z = inputs.scaled_rows(rows.X, model.x_scaling, model.columns)
         paths: Array = mean[:, None] + std[:, None] * self._drawn.at(Z, self._chosen)
-        if model.target_transform is None:
+        if answers.is_of_y(model):
             return paths
-        noise = _noise(rows.transformed(model)[1], std)
-        return model.target_transform.expected(paths, noise[:, None])
+        return answers.on_average(model, paths, mean, rows.transformed(model)[1], std)
 
-    def slopes(self, X: Any) -> PathSlopes:
-        """Values at rows X (N, d), and their derivatives."""
+    def slopes(self, X: Any, which: IndexArray | None = None) -> PathSlopes:
+        """Values at rows X (N, d), and their derivatives.
+
+        With `which` (N,) only one path is asked at each row, and arrays have one column.
+        """
         model, rows = self._model, self._rows(X)
         if rows.encoded is not None:
             raise ValueError(NO_SLOPES_OF_TABLES)
+        if answers.step_of(model) is not None:
+            raise ValueError(NO_SLOPES_OF_STEPS)
         total, function = slopes_of_z(model, rows.X)
         Z = inputs.scaled_rows(rows.X, model.x_scaling, model.columns)
-        drawn = self._drawn.slopes(Z, self._chosen)
+        if which is None:
+            drawn = self._drawn.slopes(Z, self._chosen)
+        else:
+            drawn = self._drawn.each(Z, self._chosen[which])
         mean, std = function.mean[:, None], function.std[:, None]
         value = mean + std * drawn.value
         slope = function.mean_slope[:, None] + std[..., None] * drawn.slope / model.x_scaling.scale

@@ -29,6 +29,7 @@ from manygp.rules import ExpertPredictions
 from manygp.runtime.progress import Progress, shown, warn
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
 from manygp.sklearn_compat import MeanAndStd, SklearnAttributes, warn_at_bounds
+from manygp.steps import SteppedDistribution
 from manygp.targets import TransformedDistribution
 from manygp.training.checkpoint import Checkpoint, identity_of, key_of
 from manygp.training.experts import ExecutionContext
@@ -550,7 +551,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
 
     def predict_dist(
         self, X: Any, *, alpha: Any = 0.0
-    ) -> PredictiveDistribution | TransformedDistribution:
+    ) -> PredictiveDistribution | TransformedDistribution | SteppedDistribution:
         """The predictive distribution of y for each row: a Student-t with real tails.
 
         Its degrees of freedom and scale have the highest log score of training rows of a similar
@@ -565,7 +566,8 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
 
         Returns
         -------
-        PredictiveDistribution, or TransformedDistribution where targets are transformed
+        PredictiveDistribution; TransformedDistribution where targets are transformed or bounded,
+        SteppedDistribution where many of them share a value
             With `mean`, `std`, `pdf`, `logpdf`, `cdf`, `ppf`, `interval`, `sample` and `crps`.
             Its `std` is that of `predict`.
         """

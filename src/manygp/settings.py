@@ -135,6 +135,8 @@ class Settings:
         for the paper's calibration.
     chooses_target : bool
         Whether it is to be found out how targets are transformed; where noise may be local.
+    shapes_target : bool
+        Whether edges, shared values and whole numbers among the targets are looked for.
     rule_parameters : dict
         The parameters that `predict` reads.
     """
@@ -149,6 +151,7 @@ class Settings:
     has_whole_parts: bool = field(init=False, repr=False)
     learns_noise: bool = field(init=False, repr=False)
     chooses_target: bool = field(init=False, repr=False)
+    shapes_target: bool = field(init=False, repr=False)
     rule_parameters: dict[str, Any] = field(init=False, repr=False)
     kernel: Any = None
     points_per_expert: int = 200
@@ -250,7 +253,7 @@ class Settings:
         trend = PRIOR_MEANS.get(self.prior_mean, self.trend)
         named = trend if isinstance(trend, str) else ""
         shares = space.shrinkages[0] != 0.0
-        free = space.standard and space.recalibrate and not needs.dependence
+        free = all((space.standard, space.recalibrate, not needs.dependence))
         chooses = named == "auto" and free and shares
         resolved = {
             "space": space,
@@ -263,6 +266,7 @@ class Settings:
             "trends": _trends_of(trend, named, needs, chooses=chooses),
             "learns_noise": self.noise != "constant" and space.recalibrate and space.standard,
             "chooses_target": self.target_transform == "auto" and free,
+            "shapes_target": self.target_transform is not None and free,
             "rule_parameters": {name: getattr(self, name) for name in RULE_PARAMETERS},
         }
         for name, value in resolved.items():

@@ -16,13 +16,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array
 
 from manygp import answers, inputs
-from manygp.answers import Prior
 from manygp.arrays import Array
 from manygp.fit_report import CalibrationReport, Plan
 from manygp.gp.expert import Expert
 from manygp.kernels.base import Kernel
 from manygp.model import FittedModel
 from manygp.paths import predict_slopes
+from manygp.prior import Prior
 from manygp.runtime.progress import warn
 from manygp.settings import Settings
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.polynomial.legendre import leggauss
 from scipy.optimize import minimize_scalar
+from scipy.special import ndtr
 
 from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
@@ -40,6 +41,13 @@ class TransformNumbers:
     rows: int = 2**14
     # A std of 0, of a row beyond the bounds, becomes this share of that of z.
     least_std: float = 1e-12
+    # Rows, and share of rows, that the least value has where it is a hard edge; and how many times
+    # those of the next value.
+    edge_rows: int = 10
+    edge_share: float = 0.01
+    edge_pile: float = 3.0
+    # Targets beyond are whole by rounding.
+    largest_whole: float = 1e9
     # Numbers in a file that are believed.
     largest: float = 1e300
 
@@ -192,7 +200,24 @@ class TargetTransform:
         if not inside.all():
             row = int(np.argmin(inside))
             raise ValueError(f"y must lie within bounds={bounds}; row {row} is {Y[row]}")
+        return self.cut(floor, ceiling)
+
+    def cut(self, floor: Array, ceiling: Array) -> TargetTransform:
+        """The same, cut at bounds (t,), (t,) of y, which may be infinite, as well."""
+        floor, ceiling = np.maximum(self.floor, floor), np.minimum(self.ceiling, ceiling)
         return replace(self, floor=read_only(floor), ceiling=read_only(ceiling))
+
+    def moved(self, by: float) -> TargetTransform:
+        """The same of targets that are larger by a number."""
+        names = ("shift", "low", "high", "floor", "ceiling")
+        shift, *ends = (read_only(getattr(self, name) + by) for name in names)
+        return TargetTransform(self.name, self.numbers, shift, self.unit, *ends)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it changes nothing."""
+        endless = np.isinf(self.floor).all() and np.isinf(self.ceiling).all()
+        return self.name == "none" and bool(endless)
 
     def require_within(self, Y: Array) -> None:
         """Refuse further targets (k, t) that have no T(y), or lie beyond the bounds."""
@@ -270,7 +295,14 @@ class TargetTransform:
         return alpha * np.exp(2 * self.log_slope(y)).reshape(len(alpha))
 
     def moments(self, mean: Array, std: Array) -> tuple[Array, Array]:
-        """Mean and std of y where z is normal with these."""
+        """Mean and std of y where z has these.
+
+        Where targets are only cut at bounds, z is y: its mean is that of y however errors are
+        spread, and one beyond a bound moves to it, which brings it nearer to whatever y is. The
+        std, which left-out rows have corrected, stays. Else z is taken for normal.
+        """
+        if self.name == "none":
+            return np.clip(mean, self.floor, self.ceiling), std
         _, weights, _ = _hermite()
         average, spread = np.empty_like(mean), np.empty_like(mean)
         for rows in _blocks(len(mean)):
@@ -281,11 +313,26 @@ class TargetTransform:
         least = NUMBERS.least_std * std
         return np.clip(average, self.floor, self.ceiling), np.where(spread == 0, least, spread)
 
+    def moments_within(self, mean: Array, std: Array) -> tuple[Array, Array]:
+        """Mean and std of y where z is normal with these, and cut at the bounds."""
+        if self.name != "none":
+            return self.moments(mean, std)
+        low, high = (self.floor - mean) / std, (self.ceiling - mean) / std
+        below, above, inside = ndtr(low), ndtr(-high), np.maximum(ndtr(high) - ndtr(low), 0.0)
+        a, b = (np.exp(-0.5 * one**2) / np.sqrt(2 * np.pi) for one in (low, high))
+        low, high = (np.where(np.isinf(one), 0.0, one) for one in (low, high))
+        first = low * below + high * above + a - b
+        second = low**2 * below + high**2 * above + inside + low * a - high * b
+        spread = np.sqrt(np.maximum(second - first**2, NUMBERS.least_std**2))
+        return np.clip(mean + std * first, self.floor, self.ceiling), std * spread
+
     def std_of_mean(self, mean: Array, std: Array, latent: Array) -> Array:
         """Std of what y is on average given the latent function, whose std is `latent`.
 
         Powers of the correlation are what Hermite's polynomials keep of each other (Mehler).
         """
+        if self.name == "none":
+            return latent
         spread = np.empty_like(mean)
         for rows in _blocks(len(mean)):
             share = np.minimum(latent[rows] / std[rows], 1.0) ** 2
@@ -301,43 +348,18 @@ class TargetTransform:
         `std` is that of z with all noise; `cov` may lack the noise: then the covariance is that of
         what y is on average given the latent function.
         """
+        if self.name == "none":
+            return cov
         share = np.clip(cov / (std[:, None] * std[None]), -1.0, 1.0)
         total = np.zeros_like(share)
         for one in self._coefficients(mean, std)[:0:-1]:
             total = (total + one[:, None] * one[None]) * share
         return total
 
-    def with_slopes(self, of_z: Any, latent: Any = None) -> tuple[Array, Array, Array, Array]:
-        """Mean and std (N,) of y, and their derivatives (N, d), of rows with those of z.
-
-        With `latent`, the same of z without noise, the std is that of `std_of_mean`.
-        """
-        nodes, weights, polynomials = _hermite()
-        mean, std, by_mean, by_std = of_z
-        z = mean + std * nodes[:, None]
-        y, rise = self.inverse(z), self.inverse_slope(z)
-        # Derivatives by mean and std of z, and so by the columns.
-        average, spread = self.moments(mean, std)
-        slope = (weights @ rise)[:, None] * by_mean
-        slope += (weights @ (nodes[:, None] * rise))[:, None] * by_std
-        if latent is None:
-            off = weights[:, None] * (y - average) * rise
-            outer = off.sum(axis=0)[:, None] * by_mean + (nodes @ off)[:, None] * by_std
-            return average, spread, slope, outer / spread[:, None]
-        share, total = (latent[1] / std) ** 2, np.zeros_like(slope)
-        growth = 2 * share[:, None] * (latent[3] / latent[1][:, None] - by_std / std[:, None])
-        for k, row in enumerate(polynomials[1:] * weights, start=1):
-            c = row @ y
-            moved = (row @ rise)[:, None] * by_mean + (row @ (nodes[:, None] * rise))[
-                :, None
-            ] * by_std
-            total += (2 * c * share**k)[:, None] * moved
-            total += (k * c**2 * share ** (k - 1))[:, None] * growth
-        smooth = self.std_of_mean(mean, std, latent[1])
-        return average, smooth, slope, total / (2 * smooth)[:, None]
-
     def expected(self, z: Array, noise: Array) -> Array:
         """What y is on average where z has normal noise of this std."""
+        if self.name == "none":
+            return self.inverse(z)
         nodes, weights, _ = _hermite()
         total = np.zeros_like(z)
         for node, weight in zip(nodes, weights, strict=True):
@@ -351,6 +373,8 @@ class TargetTransform:
 
         Those of z are (N, p, d), and of the noise (N, d).
         """
+        if self.name == "none":
+            return self.inverse(z), self.inverse_slope(z)[..., None] * z_slope
         nodes, weights, _ = _hermite()
         slope = np.zeros_like(z_slope)
         for node, weight in zip(nodes, weights, strict=True):
@@ -392,7 +416,49 @@ class TargetTransform:
         ordered = (transform.low < transform.high) & (transform.floor < transform.ceiling)
         if not (finite and ordered.all() and (transform.unit > 0).all()):
             raise ValueError("its transform of targets is not increasing")
-        return transform
+        return transform._checked_ends()
+
+    def _checked_ends(self) -> TargetTransform:
+        """The same, if it has a value and a slope where it becomes straight."""
+        for end in (self.low, self.high):
+            inner = np.where(np.isinf(end), self.shift + self.unit, end)
+            if not np.isfinite([self._curve(inner), self._log_slope(inner)]).all():
+                raise ValueError("its transform of targets ends where it has no value")
+        return self
+
+
+def found_bounds(Y: Array) -> tuple[Array, Array]:
+    """Bounds (t,), (t,) of targets Y (n, t) that the data shows; infinite where it shows none.
+
+    A hard edge is a least or largest value that many targets share, and few the next one. Zero is
+    one for targets that are not negative, and come near it.
+    """
+    edges = np.array([[_edge(y), -_edge(-y)] for y in Y.T]).T
+    spread = np.array([_spread(y) for y in Y.T])
+    low = Y.min(axis=0)
+    near_zero = (low >= 0) & (low <= spread) & (low < Y.max(axis=0))
+    return np.where(near_zero, np.maximum(edges[0], 0.0), edges[0]), edges[1]
+
+
+def _edge(y: Array) -> float:
+    """The least of targets (n,), if it is a hard edge; else minus infinity."""
+    values, counts = np.unique(y, return_counts=True)
+    often = counts[0] >= max(NUMBERS.edge_rows, NUMBERS.edge_share * len(y))
+    if often and len(values) > 2 and counts[0] >= NUMBERS.edge_pile * counts[1]:
+        return float(values[0])
+    return -np.inf
+
+
+def are_whole(Y: Array) -> bool:
+    """Whether all targets (n, t) are whole numbers, of which there are more than two."""
+    few = np.any(Y.max(axis=0) <= Y.min(axis=0) + 1) or np.any(np.abs(Y) >= NUMBERS.largest_whole)
+    return bool(not few and np.array_equal(Y, np.round(Y)))
+
+
+def whole_ends(lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Ends of the intervals with the same whole numbers, or the two around if there is none."""
+    low, high = np.ceil(lower), np.floor(upper)
+    return np.where(low <= high, low, high), np.where(low <= high, high, low)
 
 
 @cache

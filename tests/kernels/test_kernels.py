@@ -190,6 +190,8 @@ def test_a_kernel_in_other_units_of_the_columns_is_the_same(name):
     below, above = np.exp(other.bounds - case.kernel.bounds).T
     np.testing.assert_allclose(below, np.exp(other.theta - case.kernel.theta))
     np.testing.assert_allclose(above, below)
+    huge = Matern(1.0, (1e-3, 1e3)).in_units(np.array([1e306, 1e-306]))
+    assert np.all(np.isfinite(huge.length_scale_bounds))
 
 
 def test_a_kernel_is_read_by_name():

@@ -11,8 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from manygp.cli import main
 from manygp.display import OptimisationDisplay
+from manygp.kernels.text import parse_kernel
 from manygp.optimise import Optimiser, minimise
-from manygp.optimise.trust import TrustRegion, chosen, score
+from manygp.optimise.trust import TrustRegion, chosen, descended, levelled, score
 
 MIXED = {"a": (0, 10), "kind": ["tree", "line", "net"], "rate": (1e-4, 10.0, "log")}
 
@@ -230,6 +231,42 @@ def test_hyperparameters_are_learned_again_only_as_rows_grow():
     model, units = optimiser.fitted_model()
     assert len(units) == 26
     assert model.predict(optimiser.space.features(units)).shape == (26,)
+
+
+def test_the_model_goes_on_explaining_what_it_is_told():
+    rng = np.random.default_rng(0)  # where 40 rows of 10 columns leave no noise to learn from
+    optimiser = Optimiser([(-5.0, 10.0)] * 10, random_state=0)
+    for _ in range(3):
+        rows = rng.uniform(-5, 10, (50, 10))
+        optimiser.tell(rows, (100 * (rows[:, 1:] - rows[:, :-1] ** 2) ** 2).sum(axis=1))
+        optimiser.ask()
+    kernel = parse_kernel(optimiser._learned[0].kernel)
+    assert kernel.values[-1] < 0.5 * kernel.values[0]  # noise, and signal
+
+
+def test_candidates_go_downhill_by_their_own_paths_and_stay_different():
+    rows = np.full((3, 2), 0.5)
+    targets = np.array([[0.2, 0.3], [0.4, 0.9], [0.7, 0.1]])
+
+    def slopes(X):
+        return ((X - targets) ** 2).sum(axis=1), 2 * (X - targets)
+
+    ends = np.array([[0.1, 0.2], [0.6, 0.8]])
+    assert_allclose(descended(rows, ends, slopes), np.clip(targets, *ends), atol=1e-4)
+    optimiser = minimise(sum, [(0.0, 1.0)] * 3, 40, 10)  # all paths end in one corner
+    assert len(np.unique(optimiser.X_, axis=0)) == 40
+    assert optimiser.best.value == 0
+    kinds = Optimiser({"a": (0, 9), "b": ["x", "y"]}, n_initial=4)
+    assert len(minimise(lambda row: row["a"], kinds.space.spec(), 20, 5).y_) == 20
+    forest = minimise(bowl, [(-1.0, 1.0)] * 2, 12, 6, model={"trend": "boosted"})
+    assert len(forest.y_) == 12
+
+
+def test_levels_keep_the_order_and_what_has_failed():
+    levels = levelled(np.array([3.0, 1.0, np.nan, 1e6, 2.0]))
+    assert np.isnan(levels[2])
+    assert np.argsort(levels).tolist() == [1, 4, 0, 3, 2]
+    assert levelled(np.full(3, 2.0)).tolist() == [2.0] * 3
 
 
 def test_its_display_draws_what_it_has_found():

@@ -605,7 +605,8 @@ def test_no_key_or_array_may_be_missing(tmp_path, sources, source, unsynced):
         if isinstance(where[-1], str) and len(where) < 4:
             container.write(path, removed(manifest, where), arrays)
             found = verdict(path)
-            newer = ("schema", "manygp", "tapered", "target_transform", "left_out_by")
+            added = ("target_transform", "left_out_by", "step", "whole")
+            newer = ("schema", "manygp", "tapered", *added)
             if len(where) == 1 and where[0] not in newer:
                 assert found.endswith(f"is not a valid model: it lacks {where[0]!r}")
     for name in arrays:
@@ -784,7 +785,8 @@ def test_hyperparameters_of_any_size_are_refused_or_answer(tmp_path, sources, va
         changed = values.copy()
         changed[:, columns] = value
         container.write(tmp_path / "model.gp", manifest, {**arrays, "hyperparameters": changed})
-        verdict(tmp_path / "model.gp")
+        is_refused = "of no size that rows can have" in verdict(tmp_path / "model.gp")
+        assert is_refused is not (1e-60 <= value <= 1e60)
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3, -1, 1024, 1025, -1025, 10**9, 0, 1.5, "2", True])
@@ -803,11 +805,10 @@ def test_numbers_that_overflow_in_a_worker_are_refused_too(tmp_path, sources):
     """Warnings, which are errors here, do not heed the settings of another thread."""
     manifest, arrays = sources["default"]
     parameters = {**manifest["parameters"], "n_jobs": 2}
-    changed = np.full_like(arrays["hyperparameters"], 1e308)
     path = tmp_path / "model.gp"
-    container.write(
-        path, {**manifest, "parameters": parameters}, {**arrays, "hyperparameters": changed}
-    )
+    more = {"hyperparameters": np.full_like(arrays["hyperparameters"], 1e50)}
+    more["y_half_scale"] = np.full_like(arrays["y_half_scale"], 1e290)
+    container.write(path, {**manifest, "parameters": parameters}, {**arrays, **more})
     with pytest.raises(ModelFileError, match="cannot be used"):
         manygp.load(path)
 

@@ -242,7 +242,9 @@ class Layout:
 
     @cached_property
     def tree(self) -> cKDTree:
-        return cKDTree(self.centres)
+        # Without medians it is built in less than half the time, and asked as fast: an update of
+        # one row moves a centre, and needs a new one.
+        return cKDTree(self.centres, compact_nodes=False, balanced_tree=False)
 
     def nearest(self, X: Array, k: int) -> tuple[IndexArray, Array]:
         """The k parts whose centres are nearest to each row of X, nearest first: (N, k).
@@ -268,9 +270,9 @@ class Layout:
         own, candidates = (
             X[some] * self.metric - self.centres[m] for some in (self.parts[m], rows)
         )
-        squares = candidates @ own.T
-        squares *= -2
-        squares += np.einsum("ij,ij->i", own, own)
+        # |c|^2 - 2 c.o + |o|^2, the last two as one product: passes over all pairs cost more.
+        own = np.column_stack([-2 * own, np.einsum("ij,ij->i", own, own)])
+        squares = np.column_stack([candidates, np.ones(len(candidates))]) @ own.T
         distance = squares.min(axis=1) + np.einsum("ij,ij->i", candidates, candidates)
         return rows[np.argsort(distance, kind="stable")[:count]]
 

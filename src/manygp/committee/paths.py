@@ -72,9 +72,9 @@ class Waves(NamedTuple):
         return np.concatenate([np.cos(phase) * scale, np.sin(phase) * scale], axis=1)
 
     def slopes(self, waves: Array, weights: Array) -> Array:
-        """Derivative of `waves @ weights`, of the values (N, 2F) and weights (2F,): (N, d)."""
+        """Derivatives of the sums of values (N, 2F) times weights (N, 2F): (N, d)."""
         n = len(self.variances)
-        turned = waves[:, :n] * weights[n:] - waves[:, n:] * weights[:n]
+        turned = waves[:, :n] * weights[:, n:] - waves[:, n:] * weights[:, :n]
         slopes: Array = turned @ self.frequencies
         return slopes
 
@@ -213,15 +213,28 @@ class _ExpertDraws(NamedTuple):
 
     def slopes(self, expert: Expert, X: Array, waves: Waves, values: Array, basis: Any) -> Array:
         """Their derivatives: (N, p, d). `basis` has those of the terms."""
-        signal, shape = expert.kernel.signal, (len(X), len(expert.X))
-        columns = []
-        for j in range(self.rows.shape[1]):
-            slope = waves.slopes(values, self.waves[:, j])
-            slope += signal.slopes(X, expert.X, np.broadcast_to(self.rows[:, j], shape))
-            if self.terms is not None and basis is not None:
-                slope += np.einsum("ard,r->ad", basis.slope, self.terms[:, j])
-            columns.append(slope)
+        columns = [
+            self.some(np.full(len(X), j)).own_slopes(expert, X, waves, values, basis)
+            for j in range(self.rows.shape[1])
+        ]
         return np.stack(columns, axis=1)
+
+    def own(self, expert: Expert, k: Array, waves: Array, basis: Array | None) -> Array:
+        """Values of as many draws as there are rows, each at its own row: (N,)."""
+        values: Array = (waves * self.waves.T).sum(axis=1) + (k * self.rows.T).sum(axis=1)
+        if self.terms is not None and basis is not None and expert.factor.terms is not None:
+            values += ((basis - expert.factor.terms.mean) * self.terms.T).sum(axis=1)
+        return values
+
+    def own_slopes(
+        self, expert: Expert, X: Array, waves: Waves, values: Array, basis: Any
+    ) -> Array:
+        """Derivatives of as many draws as there are rows, each at its own row: (N, d)."""
+        slope = waves.slopes(values, self.waves.T)
+        slope += expert.kernel.signal.slopes(X, expert.X, self.rows.T)
+        if self.terms is not None and basis is not None:
+            slope += np.einsum("ard,ra->ad", basis.slope, self.terms)
+        return slope
 
 
 class CommitteePaths:
@@ -282,16 +295,7 @@ class CommitteePaths:
         step = min(step, self._block_rows(paths))
         for start in range(0, len(Z), step):
             X = Z[start : start + step]
-            record = record_of(self.committee, self.rules, X)
-            weights, own = self._weights_and_variances([record])
-            basis: Any = None
-            if self.committee.trend is not None:
-                trend = self.committee.trend.model.at(with_slopes(X))
-                own, basis = own - trend.spread, trend.basis
-            share = np.maximum(weights, SMALLEST) / np.maximum(own, SMALLEST)
-            scale: Any = np.where(weights > 0, np.sqrt(share), 0.0)
-            if not isinstance(scale, Dual):  # a single expert without variance to change
-                scale = Dual(scale, np.zeros((*scale.shape, X.shape[1])))
+            scale, basis = self._scales(X)
             total = np.zeros((len(X), len(paths)))
             slope = np.zeros((*total.shape, X.shape[1]))
             for expert, (seat, rows), parts in self._each(X, paths):
@@ -306,6 +310,40 @@ class CommitteePaths:
                     slope[place] += one.slope[:, None] * values[:, :, None]
             blocks.append(Dual(total, slope))
         return Dual.joined(blocks)
+
+    def each(self, Z: Array, paths: IndexArray) -> Dual:
+        """Values of one path for each row, paths (N,), with derivatives: (N, 1), (N, 1, d)."""
+        value, slope = np.zeros((len(Z), 1)), np.zeros((len(Z), 1, Z.shape[1]))
+        scale, basis = self._scales(Z)
+        for group in np.unique(paths // SIZES.sharing).tolist():
+            rows = np.flatnonzero(paths // SIZES.sharing == group)
+            for expert, (seat, asking), parts in self._each(Z[rows], paths[rows]):
+                places = rows[asking]
+                terms: Any = None if basis is None else basis[places]
+                plain = None if basis is None else terms.value
+                X, one = Z[places], scale[seat, places]
+                k = expert.kernel.signal(X, expert.X)
+                for _, draws, known, waves in parts:
+                    mine = draws.some(asking)
+                    found = mine.own(expert, k, waves, plain)
+                    rise = mine.own_slopes(expert, X, known, waves, terms)
+                    value[places, 0] += one.value * found
+                    slope[places, 0] += one.value[:, None] * rise + one.slope * found[:, None]
+        return Dual(value, slope)
+
+    def _scales(self, X: Array) -> tuple[Dual, Any]:
+        """Factors of the experts' draws at rows X, with derivatives, and the trend's terms."""
+        record = record_of(self.committee, self.rules, X)
+        weights, own = self._weights_and_variances([record])
+        basis: Any = None
+        if self.committee.trend is not None:
+            trend = self.committee.trend.model.at(with_slopes(X))
+            own, basis = own - trend.spread, trend.basis
+        share = np.maximum(weights, SMALLEST) / np.maximum(own, SMALLEST)
+        scale: Any = np.where(weights > 0, np.sqrt(share), 0.0)
+        if not isinstance(scale, Dual):  # a single expert without variance to change
+            scale = Dual(scale, np.zeros((*scale.shape, X.shape[1])))
+        return scale, basis
 
     def _weights_and_variances(self, by_target: list[ExpertPredictions]) -> tuple[Any, Any]:
         """Weights of the experts, and their latent variances: (M, N) each."""

@@ -60,6 +60,16 @@ class ReliabilityDisplay(_OneAxes):
         The numbers to draw.
     name : str, optional
         Name of the model in the legend.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp.display import ReliabilityDisplay
+    >>> y = np.random.default_rng(0).normal(size=1000)
+    >>> std = np.linspace(0.5, 2, 1000)
+    >>> display = ReliabilityDisplay.from_predictions(y * std, np.zeros(1000), std, name="right")
+    >>> display.ax_.get_xlabel()
+    'RMV (predicted)'
     """
 
     curve: ReliabilityCurve
@@ -77,7 +87,26 @@ class ReliabilityDisplay(_OneAxes):
         ax: Axes | None = None,
         **line_kw: Any,
     ) -> Self:
-        """Draw the diagram of predictions; the first three are array-likes of shape (n,)."""
+        """Draw the diagram of predictions.
+
+        Parameters
+        ----------
+        y_true, mean, std : array-like of shape (n,)
+            Observed targets, predicted means and predicted standard deviations.
+        n_bins : int
+            Number of bins.
+        name : str, optional
+            Name of the model in the legend.
+        ax : Axes, optional
+            What to draw on; a new figure by default.
+        **line_kw : dict
+            Goes to ``Axes.plot``.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            Its `ax_` and `figure_` are what it has drawn on.
+        """
         return cls(reliability_curve(y_true, mean, std, n_bins), name).plot(ax, **line_kw)
 
     @classmethod
@@ -92,16 +121,47 @@ class ReliabilityDisplay(_OneAxes):
         ax: Axes | None = None,
         **line_kw: Any,
     ) -> Self:
-        """Draw the diagram of ``estimator.predict(X, return_std=True)``; X (n, d), y (n,).
+        """Draw the diagram of ``estimator.predict(X, return_std=True)``.
 
-        Without a ``name``, the legend shows the estimator's class.
+        Parameters
+        ----------
+        estimator : fitted regressor
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+            Observed targets.
+        n_bins : int
+            Number of bins.
+        name : str, optional
+            Name of the model in the legend; by default that of its class.
+        ax : Axes, optional
+            What to draw on; a new figure by default.
+        **line_kw : dict
+            Goes to ``Axes.plot``.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            Its `ax_` and `figure_` are what it has drawn on.
         """
         mean, std = estimator.predict(X, return_std=True)
         name = type(estimator).__name__ if name is None else name
         return cls.from_predictions(y, mean, std, n_bins=n_bins, name=name, ax=ax, **line_kw)
 
     def plot(self, ax: Axes | None = None, **line_kw: Any) -> Self:
-        """Draw on ``ax``, or on a new figure; ``line_kw`` goes to ``Axes.plot``."""
+        """Draw the curve, and the diagonal if it is not there yet.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            What to draw on; a new figure by default.
+        **line_kw : dict
+            Goes to ``Axes.plot``.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            Its `ax_` and `figure_` are what it has drawn on.
+        """
         ax = _new_axes(5.0, 5.0) if ax is None else ax
         if not any(line.get_gid() == _DIAGONAL for line in ax.lines):
             lighten(ax)
@@ -110,8 +170,11 @@ class ReliabilityDisplay(_OneAxes):
             ax.set(xlabel="RMV (predicted)", ylabel="RMSE (observed)", aspect="equal")
         ax.plot(self.curve.rmv, self.curve.rmse, **{"label": self.name, **line_kw})
         # dataLim has seen every curve drawn so far, whichever display drew it.
-        top = 1.05 * max(ax.dataLim.max)
-        ax.set(xlim=(0, top), ylim=(0, top))
+        bottom, top = min(ax.dataLim.min), 1.05 * max(ax.dataLim.max)
+        bottom = (
+            0.9 * bottom if bottom > top / 3 else 0.0
+        )  # else most of the square would be empty
+        ax.set(xlim=(bottom, top), ylim=(bottom, top))
         ax.legend(frameon=False)
         return self._drawn_on(ax)
 
@@ -128,6 +191,15 @@ class PITDisplay(_OneAxes):
     pit : ndarray of shape (n,)
         What `manygp.metrics.pit` returns.
     n_bins : int
+        Number of bars.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp.display import PITDisplay
+    >>> display = PITDisplay(np.random.default_rng(0).random(1000), n_bins=10).plot()
+    >>> len(display.ax_.patches)
+    10
     """
 
     pit: Array
@@ -143,11 +215,39 @@ class PITDisplay(_OneAxes):
         n_bins: int = 20,
         ax: Axes | None = None,
     ) -> Self:
-        """Draw the histogram of ``estimator.predict_dist(X)`` at the targets y (n,)."""
+        """Draw the histogram of ``estimator.predict_dist(X)`` at the targets.
+
+        Parameters
+        ----------
+        estimator : ManyGPRegressor
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+            Observed targets.
+        n_bins : int
+            Number of bins.
+        ax : Axes, optional
+            What to draw on; a new figure by default.
+
+        Returns
+        -------
+        PITDisplay
+            Its `ax_` and `figure_` are what it has drawn on.
+        """
         return cls(pit(y, estimator.predict_dist(X)), n_bins).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on ``ax``, or on a new figure."""
+        """Draw the histogram.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            What to draw on; a new figure by default.
+
+        Returns
+        -------
+        PITDisplay
+            Its `ax_` and `figure_` are what it has drawn on.
+        """
         ax = _new_axes(5.0, 3.4) if ax is None else ax
         lighten(ax)
         edges = np.linspace(0, 1, self.n_bins + 1)
@@ -185,6 +285,19 @@ class PosteriorDisplay(_OneAxes):
         The experts' posteriors at x.
     x_train, y_train : ndarray of shape (n,), optional
         Training data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp import ManyGPRegressor
+    >>> from manygp.display import PosteriorDisplay
+    >>> X = np.random.default_rng(0).random((30, 1))
+    >>> y = np.sin(9 * X[:, 0])
+    >>> model = ManyGPRegressor(points_per_expert=10, random_state=0).fit(X, y)
+    >>> grid = np.linspace(0, 1, 50)[:, None]
+    >>> display = PosteriorDisplay.from_estimator(model, grid, X_train=X, y_train=y)
+    >>> len(display.experts)
+    3
     """
 
     x: Array
@@ -206,7 +319,27 @@ class PosteriorDisplay(_OneAxes):
         ax: Axes | None = None,
         show_experts: bool = True,
     ) -> Self:
-        """Draw a fitted model's posterior at X (N, 1), and the training data if given."""
+        """Draw a fitted model's posterior, and the training data if given.
+
+        Parameters
+        ----------
+        model : ManyGPRegressor
+            A fitted model of one column.
+        X : array-like of shape (N, 1)
+            Where to draw.
+        X_train : array-like of shape (n, 1), optional
+        y_train : array-like of shape (n,), optional
+            Training data; both or neither.
+        ax : Axes, optional
+            What to draw on; a new figure by default.
+        show_experts : bool
+            Whether to draw each expert too.
+
+        Returns
+        -------
+        PosteriorDisplay
+            Its `ax_` and `figure_` are what it has drawn on.
+        """
         if (X_train is None) != (y_train is None):
             raise ValueError("X_train and y_train must be given together")
         x = _only_column(X, "X")
@@ -229,10 +362,22 @@ class PosteriorDisplay(_OneAxes):
         ).plot(ax, show_experts=show_experts)
 
     def plot(self, ax: Axes | None = None, *, show_experts: bool = True) -> Self:
-        """Draw on ``ax``, or on a new figure.
+        """Draw the bands.
 
         The legend stands to the right of the axes; a figure made with ``layout="constrained"``
         leaves room for it.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            What to draw on; a new figure by default.
+        show_experts : bool
+            Whether to draw each expert too.
+
+        Returns
+        -------
+        PosteriorDisplay
+            Its `ax_` and `figure_` are what it has drawn on.
         """
         ax = _new_axes(8.0, 4.0) if ax is None else ax
         lighten(ax)
@@ -277,6 +422,18 @@ class CalibrationDisplay:
     ----------
     report : CalibrationReport
         The numbers to draw.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp import ManyGPRegressor
+    >>> from manygp.display import CalibrationDisplay
+    >>> X = np.random.default_rng(0).random((60, 1))
+    >>> y = np.sin(9 * X[:, 0])
+    >>> model = ManyGPRegressor(points_per_expert=20, random_state=0).fit(X, y)
+    >>> display = CalibrationDisplay.from_estimator(model)
+    >>> len(display.axes_) > 1
+    True
     """
 
     report: CalibrationReport
@@ -287,7 +444,19 @@ class CalibrationDisplay:
     def from_estimator(
         cls, model: ManyGPRegressor, *, figure: Figure | SubFigure | None = None
     ) -> Self:
-        """Draw the choices of a fitted model."""
+        """Draw the choices of a fitted model.
+
+        Parameters
+        ----------
+        model : ManyGPRegressor
+        figure : Figure or SubFigure, optional
+            What to draw on, which is cleared; a new one by default.
+
+        Returns
+        -------
+        CalibrationDisplay
+            Its `axes_` and `figure_` are what it has drawn on.
+        """
         report = getattr(model, "calibration_report_", None)
         if report is None or not report.alternatives:
             raise ValueError(
@@ -297,7 +466,18 @@ class CalibrationDisplay:
         return cls(report).plot(figure)
 
     def plot(self, figure: Figure | SubFigure | None = None) -> Self:
-        """Draw on ``figure``, or on a new one."""
+        """Draw a panel for each parameter.
+
+        Parameters
+        ----------
+        figure : Figure or SubFigure, optional
+            What to draw on, which is cleared; a new one by default.
+
+        Returns
+        -------
+        CalibrationDisplay
+            Its `axes_` and `figure_` are what it has drawn on.
+        """
         panels: dict[str, list[Alternative]] = {}
         for one in self.report.alternatives:
             panels.setdefault(one.parameter, []).append(one)
@@ -347,6 +527,17 @@ class TrendDisplay:
         Of the trend.
     target : str
         What the effects are in the units of: y, or T(y) where targets are transformed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp import ManyGPRegressor
+    >>> from manygp.display import TrendDisplay
+    >>> X = np.random.default_rng(0).random((60, 2))
+    >>> model = ManyGPRegressor(trend="additive", random_state=0).fit(X, X[:, 0] + X[:, 1] ** 2)
+    >>> display = TrendDisplay.from_estimator(model)
+    >>> len(display.components)
+    2
     """
 
     components: list[Component]
@@ -359,15 +550,22 @@ class TrendDisplay:
     def from_estimator(
         cls, estimator: ManyGPRegressor, *, most: int = 6, target: int = 0, axes: Any = None
     ) -> Self:
-        """Draw the components of a fitted model: those of at most `most` columns.
+        """Draw the components of a fitted model.
 
         Parameters
         ----------
         estimator : ManyGPRegressor
         most : int, default=6
+            How many columns to draw, the most important first.
         target : int, default=0
             Which target, if there are several.
         axes : array of matplotlib Axes, optional
+            What to draw on; a new figure by default.
+
+        Returns
+        -------
+        TrendDisplay
+            Its `axes_` and `figure_` are what it has drawn on.
         """
         fitted = estimator.model_
         trend = None if fitted.committee.trend is None else fitted.committee.trend.model
@@ -391,7 +589,18 @@ class TrendDisplay:
         return cls(components, trend.name, units).plot(axes)
 
     def plot(self, axes: Any = None) -> Self:
-        """Draw on an array of axes, one for each component, or on a new figure."""
+        """Draw a panel for each component.
+
+        Parameters
+        ----------
+        axes : array of matplotlib Axes, optional
+            What to draw on, one for each component; a new figure by default.
+
+        Returns
+        -------
+        TrendDisplay
+            Its `axes_` and `figure_` are what it has drawn on.
+        """
         if axes is None:
             n = len(self.components)
             across = min(n, PANELS_IN_A_ROW)
@@ -436,6 +645,16 @@ class OptimisationDisplay:
         Share of each column in the variance of the means along all slices.
     slices : list of Slice
         Through the best row, along the most relevant columns.
+
+    Examples
+    --------
+    >>> from manygp.display import OptimisationDisplay
+    >>> from manygp.optimise import minimise
+    >>> space = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
+    >>> found = minimise(lambda row: (row["a"] - 0.3) ** 2, space, n_evaluations=12, batch=4)
+    >>> display = OptimisationDisplay.from_optimiser(found)
+    >>> len(display.values)
+    12
     """
 
     values: Array
@@ -446,9 +665,20 @@ class OptimisationDisplay:
 
     @classmethod
     def from_optimiser(cls, optimiser: Optimiser, *, most: int = 2, axes: Any = None) -> Self:
-        """Draw what an optimiser knows, with slices along `most` columns.
+        """Draw what an optimiser knows; the model is that of the rows since the last restart.
 
-        The model is that of the rows since the last restart.
+        Parameters
+        ----------
+        optimiser : Optimiser
+        most : int, default=2
+            How many columns have slices.
+        axes : array of matplotlib Axes, optional
+            What to draw on; a new figure by default.
+
+        Returns
+        -------
+        OptimisationDisplay
+            Its `axes_` and `figure_` are what it has drawn on.
         """
         space, (model, _) = optimiser.space, optimiser.fitted_model()
         best, slices = space.units([optimiser.best.x])[0], []
@@ -468,7 +698,18 @@ class OptimisationDisplay:
         return cls(kept, relevance, [slices[j] for j in chosen]).plot(axes)
 
     def plot(self, axes: Any = None) -> Self:
-        """Draw on an array of axes, two and one for each slice, or on a new figure."""
+        """Draw the values, the columns that matter, and the slices.
+
+        Parameters
+        ----------
+        axes : array of matplotlib Axes, optional
+            What to draw on, two and one for each slice; a new figure by default.
+
+        Returns
+        -------
+        OptimisationDisplay
+            Its `axes_` and `figure_` are what it has drawn on.
+        """
         if axes is None:
             axes = _new_panels(3.4, 2.8, 1, 2 + len(self.slices), sharey=False)
         panels: list[Axes] = list(np.ravel(axes))

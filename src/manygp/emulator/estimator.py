@@ -352,7 +352,9 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
         target = target_of(self.model_, observed, noise)
         seed = check_random_state(random_state).randint(2**31)
         with single_threaded_blas():
-            return match_curve(target, int(n_samples), np.random.default_rng(seed))
+            target = target.calibrated()
+            found = match_curve(target, int(n_samples), np.random.default_rng(seed))
+        return found._replace(std_factor=float(np.sqrt(target.wider)))
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
         """Add runs without a new fit: before the first `fit` this is `fit`.

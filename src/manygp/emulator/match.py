@@ -6,6 +6,10 @@ the observation. Walkers begin anywhere, and the observation gets its weight by 
 stage they are drawn anew by how well they explain it, so that none stays at a place that explains
 little (sequential Monte Carlo), and move. A move of Goodman and Weare (2010) is along the line to
 another walker, by a factor z of density 1 / sqrt(z): it needs no scale of its own.
+
+Errors of components are no normal variables: where one is large, others often are, and a region of
+the inputs that takes them for normal is too small. Runs that were left out, observed with the same
+noise, tell by how much: their true inputs are known.
 """
 
 from __future__ import annotations
@@ -15,11 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import chdtri
 
 from manygp import answers
 from manygp.arrays import Array
 from manygp.emulator import answers as curves
-from manygp.emulator.answers import FittedEmulator
+from manygp.emulator.answers import CURVES, FittedEmulator
 from manygp.inputs import plain_floats
 
 
@@ -39,6 +44,13 @@ class WalkNumbers:
     warm_up: int = 40
     # Factors lie between 1 / a and a, as Goodman and Weare advise.
     stretch: float = 2.0
+    # The share of left-out runs that regions are to hold, but for half a standard error; draws of
+    # the noise for each; and the largest factor of the variances of components that is believed.
+    held: float = 0.9
+    draws: int = 8
+    most_wider: float = 100.0
+    # Slopes are those over such a share of the range of an input.
+    step: float = 1e-3
 
 
 WALK = WalkNumbers()
@@ -58,6 +70,8 @@ class Match(NamedTuple):
         By how many stages the observation got its weight.
     low, high : ndarrays of shape (d,)
         The box of the training runs.
+    std_factor : float
+        By how much the std of components was made larger, so that regions hold left-out runs.
     """
 
     samples: Array
@@ -66,6 +80,7 @@ class Match(NamedTuple):
     n_stages: int
     low: Array
     high: Array
+    std_factor: float = 1.0
 
     @property
     def mean(self) -> Array:
@@ -87,12 +102,15 @@ class Target(NamedTuple):
     seen : ndarray of int (T',)
     values, variance : ndarrays of shape (T',)
         The variance is that of the observation.
+    wider : float
+        Factor of the variances of components.
     """
 
     model: FittedEmulator
     seen: Any
     values: Array
     variance: Array
+    wider: float = 1.0
 
     def log_density(self, X: Array) -> Array:
         """Logarithm of the density of the observed curve at inputs X (N, d): (N,).
@@ -107,7 +125,7 @@ class Target(NamedTuple):
         W = (scale * factor)[:, None] * basis
         errors = self.values - model.mean[self.seen] - scale * (state.mean @ basis.T)
         inner = (inverse[:, :, None] * W).swapaxes(1, 2) @ W
-        S = state.std[:, :, None] * model.spread.root
+        S = np.sqrt(self.wider) * state.std[:, :, None] * model.spread.root
         roots = np.linalg.cholesky(np.eye(W.shape[1]) + S.swapaxes(1, 2) @ inner @ S)
         known = np.einsum("nkj,nk->nj", S, (errors * inverse) @ W)
         explained = np.array(
@@ -116,6 +134,108 @@ class Target(NamedTuple):
         square = (errors**2 * inverse).sum(axis=1) - (explained**2).sum(axis=1)
         diagonals = np.log(np.einsum("nkk->nk", roots)).sum(axis=1)
         return -0.5 * square - diagonals + 0.5 * np.log(inverse).sum(axis=1)
+
+    def calibrated(self) -> Target:
+        """The same, with components as uncertain as left-out runs want them.
+
+        Each run is taken for an observation. To first order, regions of its inputs are those of
+        the score s = J' C^-1 e, whose square in units of J' C^-1 J is chi-squared where the errors
+        e are as C says. The factor is the smallest of at least 1 with which regions of 90% hold
+        nine of ten; where none does, it is not the components that err.
+        """
+        known = self._left_out_runs(box_of(self.model))
+        limit = chdtri(known.n_slopes, 1 - WALK.held)
+        least = WALK.held - 0.5 * np.sqrt(WALK.held * (1 - WALK.held) / len(known.rest))
+
+        def is_wide(log_factor: float) -> bool:
+            return bool(np.mean(known.scores(np.exp(log_factor)) <= limit) >= least)
+
+        low, high = 0.0, float(np.log(WALK.most_wider))
+        if is_wide(low) or not is_wide(high):
+            return self
+        for _ in range(20):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if is_wide(middle) else (middle, high)
+        return self._replace(wider=float(np.exp(high)))
+
+    def _left_out_runs(self, box: Array) -> LeftOutRuns:
+        """Errors and slopes of observed outputs of left-out runs, with noise drawn for them."""
+        model, rng = self.model, np.random.default_rng(0)
+        told = [answers.left_out_answers(one.model_, CURVES.rows) for one in model.models]
+        errors = np.stack([np.ravel(Y) - mean for _, Y, mean, _ in told], axis=1)
+        roots = np.stack([std for *_, std in told], axis=1)[:, :, None] * model.spread.root
+        X, width = answers.training_rows(model.models[0].model_)[0][told[0][0]], box[1] - box[0]
+        steps = np.diag(WALK.step * width)[width > 0]
+        slopes = np.stack([_slopes(model, X, step) for step in steps], axis=2)
+        scale, factor = model.scale[self.seen], model.spread.factor[self.seen]
+        own = scale[:, None] * model.basis[self.seen]
+        W = factor[:, None] * own
+        variance = (scale * factor) ** 2 * model.spread.outside[self.seen] + self.variance
+        pairs = []
+        for error, slope in zip(errors, slopes, strict=True):
+            noise = np.sqrt(variance)[:, None] * rng.normal(size=(len(variance), WALK.draws))
+            V = np.column_stack([own @ error, noise, own @ slope])
+            scaled = V / variance[:, None]
+            pairs.append((W.T @ scaled, V.T @ scaled))
+        seen, rest = (np.array(one) for one in zip(*pairs, strict=True))
+        return LeftOutRuns(roots, W.T @ (W / variance[:, None]), seen, rest)
+
+
+class LeftOutRuns(NamedTuple):
+    """What m left-out runs tell of how far their observations are from what was promised.
+
+    With V (T', v) the error of a run, draws of the noise and slopes by the inputs, one beside the
+    other, D the variances of what is independent from output to output, and W the components
+    (T', K) in units of the outputs:
+
+    Attributes
+    ----------
+    roots : ndarray of shape (m, K, K)
+        S, where S S' is the covariance of the components.
+    inner : ndarray of shape (K, K)
+        W' D^-1 W.
+    seen : ndarray of shape (m, K, v)
+        W' D^-1 V.
+    rest : ndarray of shape (m, v, v)
+        V' D^-1 V.
+    """
+
+    roots: Array
+    inner: Array
+    seen: Array
+    rest: Array
+
+    @property
+    def n_slopes(self) -> int:
+        return self.rest.shape[1] - 1 - WALK.draws
+
+    def scores(self, wider: float) -> Array:
+        """Squared scores in units of what is expected, with a factor of S S': (m, draws)."""
+        S, first = np.sqrt(wider) * self.roots, 1 + WALK.draws
+        known = S.swapaxes(1, 2) @ self.seen
+        inside = np.eye(S.shape[1]) + S.swapaxes(1, 2) @ self.inner @ S
+        V = self.rest - known.swapaxes(1, 2) @ np.linalg.solve(inside, known)
+        score, information = V[:, first:, :1] + V[:, first:, 1:first], V[:, first:, first:]
+        size = np.einsum("idd->id", information).max(axis=1)[:, None, None]
+        ridge = np.maximum(1e-12 * size, 1e-300) * np.eye(score.shape[1])
+        squares: Array = (score * np.linalg.solve(information + ridge, score)).sum(axis=1)
+        return squares
+
+
+def _slopes(model: FittedEmulator, X: Array, step: Array) -> Array:
+    """Derivatives (N, K) of the components along one input, by differences."""
+    ends = [np.stack([one.predict(X + s * step) for one in model.models], 1) for s in (1, -1)]
+    slopes: Array = (ends[0] - ends[1]) / (2 * step.sum())
+    return slopes
+
+
+def box_of(model: FittedEmulator) -> Array:
+    """The least and the largest value of each input of the training runs: (2, d)."""
+    known = model.models[0].model_
+    if known.encoder is not None:
+        raise ValueError("match is for inputs that are numbers, and the model encodes a table")
+    rows, _ = answers.training_rows(known)
+    return np.array([rows.min(axis=0), rows.max(axis=0)])
 
 
 def target_of(model: FittedEmulator, observed: Any, noise: Any) -> Target:
@@ -205,13 +325,9 @@ class Walkers(NamedTuple):
 
 def match_curve(target: Target, n_samples: int, rng: np.random.Generator) -> Match:
     """Samples of the inputs, by walkers."""
-    model = target.model.models[0].model_
-    if model.encoder is not None:
-        raise ValueError("match is for inputs that are numbers, and the model encodes a table")
-    rows, _ = answers.training_rows(model)
-    box = np.array([rows.min(axis=0), rows.max(axis=0)])
-    n = 2 * (max(WALK.walkers, WALK.per_input * rows.shape[1]) // 2)
-    places = box[0] + (box[1] - box[0]) * rng.random((n, rows.shape[1]))
+    box = box_of(target.model)
+    n = 2 * (max(WALK.walkers, WALK.per_input * box.shape[1]) // 2)
+    places = box[0] + (box[1] - box[0]) * rng.random((n, box.shape[1]))
     walkers, power, n_stages = Walkers(places, target.log_density(places)), 0.0, 0
     while power < 1:
         gain = walkers.next_gain(1 - power)

@@ -732,9 +732,13 @@ def of_free(kernel: Kernel, gradient: Array) -> Array:
 
 def scaled_lengths(kernel: Any, scale: Array) -> Any:
     """The same kernel for columns that are multiplied by `scale` (d,): other length-scales."""
-    lengths, bounds = scale * np.asarray(kernel.length_scale), kernel.length_scale_bounds
-    if bounds != "fixed":
-        bounds = scale[:, None] * np.broadcast_to(bounds, (len(scale), 2))
+    smallest, largest = np.finfo(float).tiny, np.finfo(float).max  # of columns near the ends
+    with np.errstate(over="ignore"):
+        lengths = np.clip(scale * np.asarray(kernel.length_scale), smallest, largest)
+        bounds = kernel.length_scale_bounds
+        if bounds != "fixed":
+            bounds = scale[:, None] * np.broadcast_to(bounds, (len(scale), 2))
+            bounds = np.clip(bounds, smallest, largest)
     return replace(kernel, length_scale=lengths, length_scale_bounds=bounds)
 
 

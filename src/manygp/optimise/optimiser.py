@@ -18,7 +18,18 @@ from manygp.inputs import check_integer, plain_floats
 from manygp.kernels.base import default_kernel
 from manygp.kernels.text import parse_kernel, write_kernel
 from manygp.optimise.space import Space
-from manygp.optimise.trust import REGION, TrustRegion, candidates, chosen, initial_rows, score
+from manygp.optimise.trust import (
+    REGION,
+    TrustRegion,
+    box,
+    candidates,
+    chosen,
+    descended,
+    initial_rows,
+    levelled,
+    score,
+)
+from manygp.paths import SamplePaths
 from manygp.regressor import ManyGPRegressor
 from manygp.runtime.files import write_atomically
 from manygp.runtime.progress import say
@@ -27,7 +38,9 @@ FORMAT = "manygp optimiser 1"
 # Rows that one expert knows alone, and rows of each expert of more.
 SINGLE_ROWS, EXPERT_ROWS = 500, 250
 # Hyperparameters are learned again when there are this many times as many rows; between, experts
-# are conditioned on all rows with the kernel that there is, which takes a fifth of the time.
+# are conditioned on all rows with the kernel that there is, which takes a fifth of the time. They
+# are learned from the start: few rows of many columns leave them at their bounds (no noise, some
+# length-scales endless), and from there the next search ends where all is noise.
 GROWTH = 1.3
 # What a fit takes if nothing is to be chosen: one kernel for all, no trend, no correction.
 LEAN: dict[str, Any] = {
@@ -62,6 +75,10 @@ class Learned:
 
     kernel: str = ""
     n_rows: int = 0
+
+    def holds(self, n: int) -> bool:
+        """May it be used for n rows?"""
+        return n < GROWTH * self.n_rows
 
     def checked(self, space: Space) -> Learned:
         """The same, of a file that is not to be trusted."""
@@ -184,12 +201,12 @@ class Optimiser:
         return self.space.values(self._units)
 
     def fitted_model(self) -> tuple[ManyGPRegressor, Array]:
-        """The model of the values that the next rows are drawn from, and its rows (n, d)."""
+        """A model of the values since the last restart, and its rows (n, d)."""
         begin = self._region.begin
         units = self._units[begin:]
         if np.isfinite(self.y_[begin:]).sum() < 2:
             raise ValueError("a model needs two evaluations or more since the last restart")
-        return self._fitted(0, self.space.features(units), self.y_[begin:]), units
+        return self._fitted(self.space.features(units), self.y_[begin:], Learned()), units
 
     def _asked(self, n: int, rng: np.random.Generator) -> Array:
         """Units (n, d) of the rows to evaluate."""
@@ -200,29 +217,59 @@ class Optimiser:
             return self.space.snapped(initial_rows(n, len(self.space), rng))
         units = self._units[begin:]
         features = self.space.features(units)
-        outputs = [y, *limits.T]
-        models = [self._fitted(i, features, one) for i, one in enumerate(outputs)]
+        outputs = [levelled(y), *limits.T]
+        models = [self._learned_model(i, features, one) for i, one in enumerate(outputs)]
         expected = np.column_stack([one.predict(features) for one in models])
         scores = score(np.where(succeeded, expected[:, 0], np.nan), limits)
         centre = units[np.lexsort(scores.T[::-1])[0]]
-        around = self._around(centre, models[0], n, rng)
+        inverse = models[0].kernel_.inverse_lengths(features.shape[1])
+        ends = box(centre, self._by_column(inverse), self._region.length)
+        around = self._around(centre, ends, n, rng)
         rows = self.space.features(around)
         seeds = rng.integers(2**31, size=len(models)).tolist()
-        drawn = [one.sample_paths(n, seed)(rows) for one, seed in zip(models, seeds, strict=True)]
+        paths = [one.sample_paths(n, seed) for one, seed in zip(models, seeds, strict=True)]
+        drawn = [one(rows) for one in paths]
         picked = around[chosen(drawn[0], np.array(drawn[1:]))]
+        if self.n_constraints == 0:
+            picked = self._descended(picked, ends, paths[0])
         if len(picked) < n:
             more = self.space.snapped(initial_rows(n - len(picked), len(self.space), rng))
             picked = np.concatenate([picked, more])
         return picked
 
-    def _around(
-        self, centre: Array, model: ManyGPRegressor, n: int, rng: np.random.Generator
-    ) -> Array:
+    def _by_column(self, inverse: Array) -> Array:
+        """One number for each column of the space, the largest of those of the model's columns."""
+        return np.maximum.reduceat(inverse, np.cumsum([0, *self.space.widths()])[:-1])
+
+    def _descended(self, units: Array, ends: Array, paths: SamplePaths) -> Array:
+        """Candidates, moved downhill along the columns that are numbers; all stay different."""
+        kinds = np.array([one.kind for one in self.space.dimensions])
+        columns = np.flatnonzero((kinds == "real") | (kinds == "log"))
+        places = np.cumsum([0, *self.space.widths()])[columns]
+        features, own = self.space.features(units), np.arange(len(units))
+
+        def slopes(rows: Array) -> tuple[Array, Array]:
+            features[:, places] = rows
+            found = paths.slopes(features, own)
+            return found.value[:, 0], found.slope[:, 0, places]
+
+        moved = units.copy()
+        try:
+            moved[:, columns] = descended(units[:, columns], ends[:, columns], slopes)
+        except ValueError:  # a model of the user's that has no slopes
+            return units
+        met = {row.tobytes() for row in self._units}
+        for i, row in enumerate(moved):
+            if row.tobytes() in met:  # many end in one corner
+                moved[i] = units[i]
+            met.add(moved[i].tobytes())
+        return moved
+
+    def _around(self, centre: Array, ends: Array, n: int, rng: np.random.Generator) -> Array:
         """Candidates (N, d) around the best row that are not known yet."""
         space, known = self.space, self._units[self._region.begin :]
-        ends = np.cumsum([0, *space.widths()])
-        inverse = np.maximum.reduceat(model.kernel_.inverse_lengths(ends[-1]), ends[:-1])
-        around = candidates(centre, inverse, self._region.length, rng)
+        size = min(REGION.by_column * max(len(space), 5), REGION.candidates)
+        around = candidates(centre, ends, size, rng)
         categories = [i for i, one in enumerate(space.dimensions) if one.kind == "category"]
         moved = around[:, categories] != centre[categories]  # any other category is as near
         around[:, categories] = np.where(moved, rng.random(moved.shape), around[:, categories])
@@ -233,26 +280,29 @@ class Optimiser:
             around = np.concatenate([around, anywhere])
         return around if len(around) else np.unique(self._units, axis=0)
 
-    def _fitted(self, output: int, features: Array, values: Array) -> ManyGPRegressor:
+    def _fitted(self, features: Array, values: Array, known: Learned) -> ManyGPRegressor:
         """A model of one output; failed evaluations count as the worst that was seen."""
         finite = values[np.isfinite(values)]
         low, high = np.quantile(finite, [0.25, 0.75])
         cap = min(finite.max(), high + REGION.outlier * (high - low))  # how bad does not matter
         cap = max(cap, finite.min())
         values = np.minimum(np.where(np.isfinite(values), values, cap), cap)
-        n, known = len(values), self._learned[output]
-        size = n if n <= SINGLE_ROWS else EXPERT_ROWS
+        size = len(values) if len(values) <= SINGLE_ROWS else EXPERT_ROWS
         parameters = {**LEAN, "points_per_expert": size, **self.model}
-        is_new = n >= GROWTH * known.n_rows
-        kernel = parse_kernel(known.kernel) if known.kernel else default_kernel(features.shape[1])
-        if not is_new:
-            parameters["optimizer"] = None
+        kernel: Any = default_kernel(features.shape[1])
+        if known.holds(len(values)):
+            kernel, parameters["optimizer"] = parse_kernel(known.kernel), None
         model = ManyGPRegressor(kernel, random_state=self.random_state, **parameters)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # hyperparameters at their bounds, constant columns
-            model.fit(features, values)
-        if is_new:
-            self._learned[output] = Learned(write_kernel(model.kernel_), n)
+            return model.fit(features, values)
+
+    def _learned_model(self, output: int, features: Array, values: Array) -> ManyGPRegressor:
+        """A model of one output, whose hyperparameters are learned again now and then."""
+        known = self._learned[output]
+        model = self._fitted(features, values, known)
+        if not known.holds(len(values)):
+            self._learned[output] = Learned(write_kernel(model.kernel_), len(values))
         return model
 
     def save(self, path: str | PathLike[str] | None = None) -> None:

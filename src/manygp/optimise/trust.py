@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import minimize
 
 from manygp.arrays import Array, IndexArray
 from manygp.inputs import check_integer, check_number
@@ -21,11 +23,13 @@ class RegionNumbers:
     successes: int = 3
     # What better means, relative to the best value.
     improvement: float = 1e-3
-    # Candidates for each column, and at most.
-    by_column: int = 100
+    # Candidates for each column, and at most: the best ones go on downhill.
+    by_column: int = 25
     candidates: int = 5000
     # Columns in which a candidate differs from the centre, on average.
     moved: int = 20
+    # Steps downhill of each candidate that is chosen, by its path.
+    steps: int = 30
     # Values are cut at so many quartile distances above the upper quartile.
     outlier: float = 3.0
 
@@ -89,6 +93,16 @@ def score(y: Array, constraints: Array) -> Array:
     return np.where(failed[:, None], np.inf, np.column_stack([violation, y]))
 
 
+def levelled(y: Array) -> Array:
+    """log(1 + (y - min) / (median - min)) of values (n,), of which some may be NaN.
+
+    Their order is the same, and low ones, which matter, are as far apart as high ones.
+    """
+    least = np.nanmin(y)
+    unit = np.nanmedian(y) - least
+    return np.log1p((y - least) / unit) if unit > 0 else y
+
+
 def _least(scores: Array) -> tuple[float, float]:
     violation, value = scores[np.lexsort(scores.T[::-1])[0]].tolist()
     return violation, value
@@ -100,19 +114,40 @@ def initial_rows(n: int, d: int, rng: np.random.Generator) -> Array:
     return (place + rng.random((n, d))) / n
 
 
-def candidates(centre: Array, inverse: Array, length: float, rng: np.random.Generator) -> Array:
-    """Rows (N, d) that differ from the centre in some columns.
+def box(centre: Array, inverse: Array, length: float) -> Array:
+    """Ends of the region around a row, (2, d).
 
-    The region is longer along columns of long length-scales; `inverse` (d,) is one over them.
+    It is longer along columns of long length-scales; `inverse` (d,) is one over them.
     """
-    d = len(centre)
     lengths = 1 / np.maximum(inverse, 1e-6 * max(inverse.max(), 1e-300))
     sides = length * lengths / np.exp(np.log(lengths).mean())
-    low, high = np.maximum(centre - sides / 2, 0.0), np.minimum(centre + sides / 2, 1.0)
-    n = min(REGION.by_column * max(d, 5), REGION.candidates)
+    return np.clip([centre - sides / 2, centre + sides / 2], 0.0, 1.0)
+
+
+def candidates(centre: Array, ends: Array, n: int, rng: np.random.Generator) -> Array:
+    """Rows (n, d) between ends (2, d) that differ from the centre in some columns."""
+    d, (low, high) = len(centre), ends
     moved = rng.random((n, d)) < min(1.0, REGION.moved / d)
     moved[np.arange(n), rng.integers(d, size=n)] = True
     return np.where(moved, low + (high - low) * rng.random((n, d)), centre)
+
+
+def descended(rows: Array, ends: Array, slopes: Callable[[Array], tuple[Array, Array]]) -> Array:
+    """Rows (p, d) moved downhill between ends (2, d), each by the path of its own number.
+
+    `slopes` returns values (p,) of the paths, and their derivatives (p, d).
+    """
+
+    def total(flat: Array) -> tuple[float, Array]:
+        value, slope = slopes(flat.reshape(rows.shape))
+        return float(value.sum()) / unit, slope.ravel() / unit
+
+    unit = max(float(np.abs(slopes(rows)[1]).max()), 1e-300)
+    bounds = np.tile(ends, len(rows)).T
+    options = {"maxiter": REGION.steps, "maxfun": 2 * REGION.steps}
+    start = np.clip(rows, *ends).ravel()
+    found = minimize(total, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return found.x.reshape(rows.shape)
 
 
 def chosen(values: Array, constraints: Array) -> IndexArray:

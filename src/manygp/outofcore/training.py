@@ -173,11 +173,11 @@ def _trained(
     scalings = known.moments.scalings(**scale)
     ends = np.stack([known.low, known.high])[:, len(columns.names) :]
     transform, compared = choose_transform(settings, rows, columns.described, ends)
-    if transform is not None:  # its scale is that of the sample
+    if transform is not None and transform.name != "none":  # its scale is that of the sample
         moved = Moments.of(sample.X, transform.forward(sample.Y))
         scalings = scalings[0], moved.scalings(**scale)[1]
     prepared = prepare(settings, rows, columns.described, scalings, transform)
-    prepared = prepared._replace(compared=compared)
+    prepared = prepared._replace(compared=compared, shared=None)  # not all rows are known here
     points = int(settings.points_per_expert)
     space = settings.space
     overlaps = tuple(affordable(known.n, max(1, known.n // points), space.overlaps))

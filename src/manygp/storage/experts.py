@@ -33,6 +33,9 @@ from manygp.trend.registry import family_of
 
 # Experts whose rows are compared with each other at a time.
 BLOCK_EXPERTS = 4096
+# Variances and length-scales beyond this, or below one over it, are those of no rows: targets of
+# 1e30 have a variance of 1e60.
+MOST_HYPERPARAMETER = 1e60
 
 
 class Parts(NamedTuple):
@@ -200,7 +203,8 @@ def _split(arrays: dict[str, AnyArray], name: str, n: int) -> Spans:
 def _fits(arrays: dict[str, AnyArray], kernel: NoisyKernel, n_experts: int) -> KernelFits:
     """The kernel of each expert."""
     values = floats(arrays, "hyperparameters", (n_experts, kernel.n_free))
-    require(np.all(values > 0), "a hyperparameter is not positive")
+    sound = (values > 0) & (values >= 1 / MOST_HYPERPARAMETER) & (values <= MOST_HYPERPARAMETER)
+    require(np.all(sound), "a hyperparameter is not positive, or of no size that rows can have")
     counts = indices(arrays, "evaluations", 2**31)
     require(len(counts) == n_experts, "its evaluations are not those of its experts")
     return KernelFits(kernel, values, counts)

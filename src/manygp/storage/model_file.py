@@ -30,6 +30,7 @@ from manygp.model import LEFT_OUT_BY, REASONS, FittedModel, Room, Updates
 from manygp.noise import LocalNoise
 from manygp.rules import PredictionRules
 from manygp.settings import PRIOR_MEANS, RULE_PARAMETERS, Settings
+from manygp.steps import Step
 from manygp.storage import container
 from manygp.storage.codec import (
     NAMED,
@@ -110,6 +111,8 @@ def describe(model: FittedModel) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         "table": _encode_table(model),
         "trend": None,
         "target_transform": None,
+        "step": None if model.step is None else encode_all(model.step.to_json()),
+        "whole": model.whole,
         "left_out_by": model.left_out_by,
     }
     if model.target_transform is not None:
@@ -258,6 +261,11 @@ def _decoded(
     transform = manifest.get("target_transform")  # files of before have none
     if transform is not None:
         transform = TargetTransform.from_json(decode_all(transform), n_targets)
+    step, whole = manifest.get("step"), manifest.get("whole", False)
+    if step is not None:
+        require(n_targets == 1, "a step is for one target")
+        step = Step.from_json(decode_all(step))
+    require(isinstance(whole, bool), "whole is no truth value")
     settings, fitted_with = _settings(manifest, arrays, len(parts.data.X))
     errors = _errors(arrays, parts.data)
     if errors is not None and noise is not None:
@@ -281,6 +289,8 @@ def _decoded(
         "encoder": encoder,
         "target": target,
         "target_transform": transform,
+        "step": step,
+        "whole": whole,
         "errors": errors,
         "updates": _updates(manifest.get("updates"), arrays),
         "left_out_by": _left_out_by(manifest.get("left_out_by", "row"), errors),

@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
 
         return TableEncoder
     if name == "Chosen":
-        new = "manygp.tables.Chosen is now ColumnRoles; the old name goes in version 0.4"
+        new = "manygp.tables.Chosen is now ColumnRoles; the old name goes in version 0.5"
         warnings.warn(new, FutureWarning, stacklevel=2)
         return ColumnRoles
     raise AttributeError(f"module 'manygp.tables' has no attribute {name!r}")

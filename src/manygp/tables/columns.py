@@ -201,7 +201,7 @@ def why_not_number(value: Any) -> str:
         return f"{shown} is {'infinite' if 'inf' in text.lower() else 'too large for a float'}"
     points = [text.replace(".", "").replace(",", "."), text.replace(",", "")]
     if "," in text and any(as_number(point) is not None for point in points):
-        return f"{shown} is not a number (write a decimal point, and no commas)"
+        return f"{shown} is not a number (write a decimal point, or pass --decimal ,)"
     return f"{shown} is not a number"
 
 

@@ -44,6 +44,7 @@ from manygp.training.experts import (
     has_no_noise,
     near_blocks,
     random_blocks,
+    some_overlap,
     start_kernel,
     starts_of,
     with_noise_of,
@@ -69,6 +70,8 @@ class CommitteeChoice:
     few_experts: int = 12
     # Experts learn their hyperparameters without the rows of the fold that is left out.
     folds: int = 4
+    # Standard errors by which a shrinkage or overlap loses if none beyond it is to be tried.
+    clear_loss: float = 2.0
     # Rows that choose how many experts leave a tolerated weight to the others.
     tolerance_rows: int = 500
     # Rows that are left out to correct the variance of the chosen one, at most.
@@ -154,9 +157,10 @@ class Choice(Generic[T]):
             if gains(self.nll[self.value], self.nll[value], self.min_gain):
                 self.value, self.best = value, candidate
 
-    def lost(self, value: Any) -> bool:
-        """Whether a candidate is clearly worse than the best."""
-        return gains(self.nll[value], self.nll[self.value], self.min_gain)
+    def lost(self, value: Any, least: float | None = None) -> bool:
+        """Whether a candidate is clearly worse than the best, by `least` standard errors."""
+        least = self.min_gain if least is None else least
+        return gains(self.nll[value], self.nll[self.value], least)
 
     @property
     def best_nll(self) -> float:
@@ -736,27 +740,30 @@ class _CommitteeSearch:
         return self.scored[candidate]
 
     def climb(self) -> tuple[Candidate, list[Alternative]]:
-        """Shrinkage, then overlap, then shrinkage again, from the simpler to the more flexible."""
-        shrinkages = self.space.shrinkages
-        narrowest = self.overlaps[0]
-        by_shrinkage = self._choose("shrinkage", Candidate(shrinkages[0], narrowest), shrinkages)
-        first = by_shrinkage.best
-        by_overlap = self._choose("overlap", first, self.overlaps)
+        """Shrinkage where experts know some rows of others, then overlap, the simplest first.
+
+        Where less overlap is better, shrinkages are compared once more, which then costs little.
+        """
+        shrinkages, late = self.space.shrinkages, perf_counter() >= self.deadline
+        overlap = self.overlaps[0] if late else some_overlap(self.overlaps)
+        by_shrinkage = self._choose("shrinkage", Candidate(shrinkages[0], overlap), shrinkages)
+        by_overlap = self._choose("overlap", by_shrinkage.best, self.overlaps)
         best = by_overlap.best
-        if best.overlap != narrowest:
-            i = shrinkages.index(first.shrinkage)
-            near = shrinkages[max(0, i - 1) : i + 2]
-            by_shrinkage = self._choose("shrinkage", best, near)
+        if best.overlap < overlap:
+            by_shrinkage = self._choose("shrinkage", best, shrinkages)
             best = by_shrinkage.best
         return best, [*by_shrinkage.alternatives, *by_overlap.alternatives]
 
     def _choose(self, field: str, start: Candidate, values: Sequence[Any]) -> Choice[Candidate]:
-        """One field of a candidate, from the first value on."""
-        choice: Choice[Candidate] = Choice(
-            field, lambda one: self.scores_of(one).best_nll, deadline=self.deadline
-        )
+        """One field of a candidate, from the first value on, until one is clearly too much."""
+        choice: Choice[Candidate] = Choice(field, lambda one: self.scores_of(one).best_nll)
         for value in values:
-            choice.consider(value, start._replace(**{field: value}))
+            candidate = start._replace(**{field: value})
+            in_time = not self.scored or perf_counter() < self.deadline
+            if in_time or candidate in self.scored:
+                choice.consider(value, candidate)
+                if choice.lost(value, COMMITTEE.clear_loss):
+                    break
         return choice
 
 

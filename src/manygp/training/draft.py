@@ -31,6 +31,8 @@ class Draft:
         How many rows each expert knows.
     known : dict of Expert
         Experts that stay what they are, by their place.
+    stale : set of int
+        Experts that are to be conditioned anew.
     moved : set of int
         Experts whose own rows have changed.
     counts : dict of int
@@ -44,6 +46,7 @@ class Draft:
     centres: Array
     sizes: AnyArray
     known: dict[int, Expert]
+    stale: set[int]
     moved: set[int]
     counts: dict[int, int]
 
@@ -52,7 +55,7 @@ class Draft:
         experts, centres = committee.experts, np.array(committee.layout.centres)
         own, others = [*experts.parts], [*experts.neighbours]
         sizes, known = np.array(experts.sizes), experts.known
-        return cls(committee, own, others, experts.fits, centres, sizes, known, set(), {})
+        return cls(committee, own, others, experts.fits, centres, sizes, known, set(), set(), {})
 
     def add(self, seats: IndexArray, overlapping: Mapping[int, IndexArray], n: int) -> None:
         """New rows, numbered from n, to the experts at `seats` (k,) and those that overlap."""
@@ -62,7 +65,8 @@ class Draft:
             self.parts[m] = np.concatenate([self.parts[m], rows[seats == m]])
         for m, some in overlapping.items():
             self.neighbours[m] = np.concatenate([rows[some], self.neighbours[m]])
-        for m in {*self.moved, *overlapping}:
+        self.stale = {*self.moved, *overlapping}
+        for m in self.stale:
             self.known.pop(m, None)
             self.sizes[m] = len(self.parts[m]) + len(self.neighbours[m])
 
@@ -76,6 +80,8 @@ class Draft:
             untouched = left.all() and stays[others].all()
             if m in self.known and untouched:
                 known[len(seats)] = self.known[m].renumbered(numbers)
+            else:
+                self.stale.add(len(seats))
             if not left.all():
                 self.moved.add(len(seats))
             self.parts[len(seats)] = numbers[own[left]]
@@ -107,6 +113,7 @@ class Draft:
             self.centres = np.concatenate([self.centres, self.centres[heirs]])
             self.sizes = np.concatenate([self.sizes, heirs])  # which _layout sets
         self.moved |= self.counts.keys()
+        self.stale |= self.counts.keys()
 
     def committee(self, data: TrainingData, settings: Settings) -> Committee:
         """The committee of all rows: experts that are not known any more are conditioned.
@@ -116,9 +123,9 @@ class Draft:
         layout = self._layout(data.X)
         parts, before, single = layout.parts, self.before.experts, layout.is_single
         if single != self.before.is_single:  # which decides on the precision of factors
-            self.known = {}
+            self.known, self.stale = {}, set(range(len(parts)))
         if not before.are_made_later or single:
-            missing = [m for m in range(len(parts)) if m not in self.known]
+            missing = sorted(self.stale)
 
             def build(m: int) -> Expert:
                 return condition(data, parts[m], self.neighbours[m], self.fits[m], exact=single)

@@ -355,12 +355,16 @@ def compared_committees(
 ) -> Iterator[Candidate]:
     """What `choose_committee` compares, as far as that is known before.
 
-    These are shrinkages at the first overlap, overlaps, and then shrinkages next to the best.
+    These are shrinkages at a small overlap, and then overlaps.
     """
-    yield from (Candidate(shrinkage, overlaps[0]) for shrinkage in shrinkages)
-    yield from (Candidate(shrinkages[-1], overlap) for overlap in overlaps[1:])
-    if len(overlaps) > 1:
-        yield from (Candidate(shrinkage, overlaps[-1]) for shrinkage in shrinkages[1:3])
+    some = some_overlap(overlaps)
+    yield from (Candidate(shrinkage, some) for shrinkage in shrinkages)
+    yield from (Candidate(shrinkages[-1], overlap) for overlap in overlaps if overlap != some)
+
+
+def some_overlap(overlaps: Sequence[float]) -> float:
+    """The overlap at which shrinkages are compared; at larger ones each costs much more."""
+    return overlaps[min(1, len(overlaps) - 1)]
 
 
 def work_of(candidate: Candidate, known: Iterable[Candidate]) -> float:

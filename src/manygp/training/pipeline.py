@@ -24,7 +24,8 @@ from manygp.runtime.parallel import physical_memory
 from manygp.runtime.progress import say, warn
 from manygp.runtime.words import duration
 from manygp.settings import SearchSpace, Settings
-from manygp.targets import TargetTransform
+from manygp.steps import STEP, Moments, Step, choose_step, shared_value, snapped
+from manygp.targets import TargetTransform, are_whole, found_bounds
 from manygp.training import budget
 from manygp.training.choose import (
     Choice,
@@ -239,6 +240,10 @@ class Prepared(NamedTuple):
         The kernel of a fit before, from which this one goes on.
     order : ndarray of shape (n,), or None
         The place of each row among those that were given, if they are in an order of their own.
+    shared : float or None
+        A value that many targets share, if it may be a step of their distribution.
+    whole : bool
+        Whether all targets are whole numbers.
     """
 
     data: TrainingData
@@ -252,6 +257,8 @@ class Prepared(NamedTuple):
     is_trial: bool = False
     warm: NoisyKernel | None = None
     order: IndexArray | None = None
+    shared: float | None = None
+    whole: bool = False
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -332,12 +339,12 @@ def choose_transform(
         if settings.chooses_target and _may_be_transformed(settings, Y):
             names = ["none", *(["log"] if every.min() >= 0 else []), "yeo-johnson"]
             name, compared = _compared_transforms(names, settings, rows, columns)
-    if name == "none" and settings.bounds is None:
-        return None, compared
     transform = TargetTransform.learned(name, every)
     if settings.bounds is not None:
         transform = transform.within(settings.bounds, every)
-    return transform, compared
+    elif settings.shapes_target and len(Y) >= TARGET.fewest_rows:
+        transform = transform.cut(*found_bounds(every))
+    return (None if transform.is_identity else transform), compared
 
 
 def _may_be_transformed(settings: Settings, Y: Array) -> bool:
@@ -372,7 +379,8 @@ def _compared_transforms(
     scores = {}
     for name in names:
         transform = TargetTransform.learned(name, Y)
-        prepared = prepare(lean, rows, columns, transform=transform)._replace(is_trial=True)
+        prepared = prepare(lean, rows, columns, transform=transform)
+        prepared = prepared._replace(is_trial=True, whole=False)  # ends as they are tell more
         run = ExecutionContext(settings.n_jobs, optimizer=settings.optimizer)
         scores[name] = _scores_of(train(lean, prepared, 0, run, perf_counter()))
     choice: Choice[str] = Choice("target", lambda name: scores[name][0], TARGET.min_gain)
@@ -417,6 +425,7 @@ def prepare(
     X, Y, known_noise, weights = rows
     d = X.shape[1]
     own = None if settings.kernel is None else settings.own_kernel(d)
+    described = _described(settings, Y)
     if transform is not None:
         known_noise, Y = transform.of_rows(known_noise, Y)
     x_scaling, y_scaling = scalings or inputs.scalings(
@@ -438,7 +447,15 @@ def prepare(
         repeats = find_repeats(data)
         kernel = with_noise_floor(kernel, repeats)
         repeats.tell(verbose=settings.verbose)
-    return Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, transform, order=order)
+    prepared = Prepared(data, kernel, x_scaling, y_scaling, columns, repeats, transform)
+    return prepared._replace(order=order, **described)
+
+
+def _described(settings: Settings, Y: Array) -> dict[str, Any]:
+    """What targets (n, t) as they are tell of the shape of their distribution."""
+    if not settings.shapes_target:
+        return {}
+    return {"shared": shared_value(Y), "whole": are_whole(Y)}
 
 
 def _are_sorted(settings: Settings, rows: KnownRows) -> bool:
@@ -606,10 +623,52 @@ def fitted_model(
         report=selection.report,
         plan=plan,
         target_transform=prepared.transform,
+        whole=prepared.whole,
     )
+    if not prepared.is_trial:
+        model = with_step(model, prepared.shared)
     if prepared.order is not None:
         model = _in_order_of_data(model, prepared.order)
     return queried_by(model, settings)
+
+
+def with_step(
+    model: FittedModel, shared: float | None, together: IndexArray | None = None
+) -> FittedModel:
+    """The same, with a distribution of two parts if that is better for rows that were left out.
+
+    Parameters
+    ----------
+    model : FittedModel
+    shared : float or None
+        The value that many targets share.
+    together : ndarray of shape (n,), optional
+        Which of the rows that were left out err together: numbers from 0 on.
+    """
+    if shared is None or model.errors is None or model.report is None:
+        return model
+    step, compared = learned_step(model, shared, together)
+    chosen = {"step": None if step is None else step.value} if compared else {}
+    report = model.report._replace(
+        chosen={**model.report.chosen, **chosen},
+        alternatives=(*model.report.alternatives, *compared),
+    )
+    return replace(model, step=step, report=report)
+
+
+def learned_step(
+    model: FittedModel, shared: float, together: IndexArray | None = None
+) -> tuple[Step | None, list[Alternative]]:
+    """The two parts of which a model without them is to have its distributions, or None."""
+    errors: Any = model.errors
+    total = errors.total(model.rules.recalibration)
+    if model.noise is not None:
+        total = (total - errors.alpha) * np.exp(model.noise.held_out[0]) + errors.alpha
+    (scale,), mean = model.y_scaling.scale, model.y_scaling.undo(errors.means.T)[:, 0]
+    said = Moments(mean, scale * np.sqrt(total))
+    y = snapped(answers.targets_of(model, errors.rows)[:, 0], shared)
+    plain = answers.distribution_of(model, *said), answers.interval_of(model, *said, STEP.coverage)
+    return choose_step(y, shared, said, plain, together)
 
 
 def _in_order_of_data(model: FittedModel, order: IndexArray) -> FittedModel:

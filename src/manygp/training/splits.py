@@ -30,7 +30,7 @@ from manygp.model import FittedModel
 from manygp.noise import learn_noise
 from manygp.settings import Settings
 from manygp.training.experts import ExecutionContext
-from manygp.training.pipeline import Prepared, prepare, train, warn_if_useless
+from manygp.training.pipeline import Prepared, prepare, train, warn_if_useless, with_step
 from manygp.training.updates import NewRows, score
 
 
@@ -400,7 +400,8 @@ def train_by_splits(
         Alternative(ASKED[splits.by], one.candidate.name, float(one.nll.mean()), one is best)
         for one in tried
     ]
-    return _promising(replace(model, settings=settings), errors, splits, compared)
+    model = _promising(replace(model, settings=settings), errors, splits, compared)
+    return with_step(model, prepared.shared, _renumbered(splits.together[errors.rows]))
 
 
 def _budgeted(settings: Settings, n_splits: int) -> tuple[Settings, Settings]:

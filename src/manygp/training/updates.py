@@ -30,7 +30,7 @@ from manygp.settings import Settings
 from manygp.training.choose import COMMITTEE
 from manygp.training.draft import Draft, overlapping
 from manygp.training.experts import ExecutionContext
-from manygp.training.pipeline import prepare, train
+from manygp.training.pipeline import learned_step, prepare, train
 from manygp.training.single import SINGLE
 
 REFRESHES = ("auto", "never", "always")
@@ -98,7 +98,8 @@ def scaled(
     The others are as in `NewRows`.
     """
     if model.target_transform is not None:
-        model.target_transform.require_within(Y)
+        if model.target_transform.name != "none" or model.settings.bounds is not None:
+            model.target_transform.require_within(Y)
         alpha, Y = model.target_transform.of_rows(alpha, Y)
     targets = model.y_scaling.apply(Y)
     inputs.check_magnitude(targets, "y", None)
@@ -399,7 +400,11 @@ def recalibrated(model: FittedModel) -> FittedModel:
     logs = None if noise is None else noise.held_out
     scores = errors.conformal_scores(chosen.recalibration, logs)
     rules = chosen if model.rules == model.chosen else model.rules
-    return replace(model, chosen=chosen, rules=rules, conformal_scores=scores, noise=noise)
+    step = model.step
+    model = replace(
+        model, chosen=chosen, rules=rules, conformal_scores=scores, noise=noise, step=None
+    )
+    return model if step is None else replace(model, step=learned_step(model, step.value)[0])
 
 
 # Rows that go, and models that become one.
@@ -571,7 +576,12 @@ def refreshed(model: FittedModel, run: ExecutionContext, reason: str = "asked") 
     weights = None if data.spread is None else 1 / data.spread
     rows = inputs.KnownRows(X, Y, alpha, weights)
     prepared = prepare(settings, rows, model.columns)
-    prepared = prepared._replace(warm=model.kernel, transform=model.target_transform)
+    prepared = prepared._replace(
+        warm=model.kernel,
+        transform=model.target_transform,
+        whole=model.whole,
+        shared=None if model.step is None else model.step.value,
+    )
     seed = settings.random_state if isinstance(settings.random_state, int) else 0
     learned = train(settings, prepared, seed, run, begin)
     parts = learned.committee.layout.parts

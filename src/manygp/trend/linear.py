@@ -297,16 +297,19 @@ class Ridge(NamedTuple):
 def fit_ridge(basis: Basis, X: Array, Y: Array) -> Ridge:
     """The penalty with the least error of rows that are left out; X (n, d), Y (n, t)."""
     H, _ = basis.functions(X)
-    fits = []
     with single_threaded_blas():  # digits depend on the number of threads
         values, vectors = eigh(H.T @ H, check_finite=False)
         values = np.maximum(values, 0.0)
         rotated = H @ vectors  # (n, p)
-        moments, squares = rotated.T @ Y, rotated**2
-        for penalty in np.array(TERMS.penalties) * max(float(values.mean()), 1e-12):
-            shrunk = 1 / (values + penalty)
-            rest = Y - rotated @ (shrunk[:, None] * moments)
-            fits.append(Ridge(basis, float(penalty), rest / _own(squares @ shrunk)))
+        penalties = np.array(TERMS.penalties) * max(float(values.mean()), 1e-12)
+        shrunk = 1 / (values + penalties[:, None])  # of all penalties at once: few passes
+        moments = shrunk[:, :, None] * (rotated.T @ Y)
+        fitted = np.einsum("npt->pnt", np.tensordot(rotated, moments, axes=(1, 1)))
+        leverages = np.square(rotated, out=rotated) @ shrunk.T
+    fits = [
+        Ridge(basis, float(penalty), (Y - rest) / _own(leverage))
+        for penalty, rest, leverage in zip(penalties, fitted, leverages.T, strict=True)
+    ]
     return min(fits, key=lambda one: one.mean_square)
 
 

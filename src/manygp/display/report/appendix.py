@@ -46,6 +46,7 @@ MEANINGS = {
     "nearest": "Experts that are queried about a row.",
     "correction": "How the predicted variance is corrected: not at all, by a level that raises "
     "it, by one factor, or by a curve.",
+    "step": "Whether a value that many targets share has a chance of its own; CRPS in std of y.",
     "scale": "Factor of the predicted variance: above 1 where it was too small.",
     "power": "Above 1 where the predicted variances differed too little between rows, below 1 "
     "where too much.",

@@ -15,6 +15,7 @@ from manygp.arrays import Array, IndexArray
 from manygp.display.report.columns import Inputs, comparable, training_inputs
 from manygp.model import FittedModel, ids_of
 from manygp.runtime.words import LEFT_OUT_WORDS, counted
+from manygp.steps import SteppedDistribution
 
 # The share of rows that intervals hold, unless tested rows have others.
 COVERAGE = 0.9
@@ -253,6 +254,8 @@ def _scored(
     inner = [one.reshape(shape) for one in transformed]
     dist = answers.distribution_of(model, *inner)
     pit = np.asarray(dist.cdf(y.reshape(shape))).reshape(y.shape)
+    if isinstance(dist, SteppedDistribution):  # the middle of the step
+        pit = pit - 0.5 * np.where(y == dist.value, dist.chance.reshape(y.shape), 0.0)
     nll = answers.nll_of(model, y.reshape(shape), *inner).reshape(y.shape)
     return tuple(
         Scored(target, *(one[:, j] for one in (y, mean, std, pit, nll, lower, upper)))

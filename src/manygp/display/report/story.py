@@ -122,6 +122,11 @@ def _about_model(model: FittedModel) -> Iterator[str]:
             f"The experts learn {TRANSFORMS[model.target_transform.name]} of the target, which is "
             "skewed; all numbers of this page are in its own units."
         )
+    if model.step is not None:
+        yield (
+            f"Many targets are {model.step.value:g}: distributions, quantiles and intervals give "
+            "that value a chance of its own, which left-out rows have taught."
+        )
     tails = answers.tails(model)[0]
     heaviest = float(tails.max())  # one over the degrees of freedom
     if answers.conformal_scores(model).shaped:
