@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -182,7 +183,16 @@ def test_bounds_cut_and_leave_a_step():
     draws = dist.sample(1000, 0)
     assert draws.min() == 0.0
     assert draws.max() == 1.5
-    assert_array_equal(dist.logpdf(np.full(3, 2.0)), -np.inf)
+    assert np.all(np.isfinite(dist.logpdf(np.full(3, 2.0))))  # bounds that were only found
+    assert_array_equal(replace(dist, support=(0.0, 1.5)).logpdf(np.full(3, 2.0)), -np.inf)
+
+
+def test_a_target_of_zero_is_unlikely_and_not_impossible_after_positive_ones():
+    y = rows(60)[1]
+    transform = TargetTransform.learned("log", y[:, None])
+    dist = distribution(transform)
+    assert np.all(np.isfinite(dist.logpdf(np.array([0.0, -1.0, y.min() / 100]))))
+    assert np.all(dist.logpdf(np.zeros(3)) < dist.logpdf(dist.ppf(0.5)))
 
 
 # Models.
@@ -223,8 +233,8 @@ def test_a_positive_target_is_never_predicted_to_be_negative(logged):
     wide = np.random.default_rng(2).uniform(-2, 3, (200, 2))
     assert logged.predict(wide).min() > 0
     assert logged.predict_interval(wide, 0.95)[0].min() > 0
-    assert logged.predict_quantiles(wide, [0.001]).min() > 0
-    assert logged.sample_y(wide[:20], 50).min() > 0
+    assert logged.predict_quantiles(wide, [0.001]).min() >= 0
+    assert logged.sample_y(wide[:20], 50).min() >= 0
 
 
 def test_covariance_std_noise_and_draws_agree(logged):

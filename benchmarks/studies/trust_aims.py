@@ -40,7 +40,7 @@ class Aim(NamedTuple):
 
     def markdown(self) -> str:
         """A line of a list."""
-        word = {True: "holds", False: "**missed**", None: "not measured"}[self.holds]
+        word = {True: "met", False: "**not met**", None: "not measured"}[self.holds]
         return f"- {word}: {self.text} ({self.found})"
 
 

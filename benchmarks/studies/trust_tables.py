@@ -60,7 +60,7 @@ def write_trust(folder: Path, results: list[Result]) -> list[Path]:
         *_conditional_texts(results),
     ]
     lines = [aim.markdown() for aim in aims(results)]
-    title = "### Aims, and whether they hold\n"
+    title = "### Criteria, and which are met\n"
     markdown = "\n".join([*tables, title, *lines]) + "\n"
     return write_texts(folder, {"results.csv": csv_text(results), "tables.md": markdown})
 

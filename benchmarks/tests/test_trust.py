@@ -400,7 +400,7 @@ def test_a_miss_is_named_with_its_number(start, task, changes, found):
     aim = judged(changed(task, **changes), start)
     assert aim.holds is False
     assert found in aim.found
-    assert aim.markdown().startswith(f"- **missed**: {aim.text} (")
+    assert aim.markdown().startswith(f"- **not met**: {aim.text} (")
 
 
 @pytest.mark.parametrize(
@@ -521,7 +521,7 @@ def test_all_is_written_and_the_aims_come_last(tmp_path):
     rows = list(csv.DictReader(written[0].read_text().splitlines()))
     assert len(rows) == len(complete())
     assert {"coverage_99_decile_10", "interval_worst_slab_low", "loo_crps"} <= set(rows[0])
-    table, last = written[1].read_text().split("### Aims, and whether they hold\n")
+    table, last = written[1].read_text().split("### Criteria, and which are met\n")
     assert own_table(complete()).markdown() in table
     assert last.strip().splitlines() == [aim.markdown() for aim in aims(complete())]
     write_trust(tmp_path, [])

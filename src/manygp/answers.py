@@ -236,7 +236,10 @@ def distribution_of(
     base = conformal_scores(model).distribution(mean, std, model.y_scaling.scale)
     if model.target_transform is None:
         return base
-    return TransformedDistribution(base, model.target_transform, *_of_one_part(model, mean, std))
+    low, high = (None, None) if model.settings.bounds is None else model.settings.bounds
+    support = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    said = _of_one_part(model, mean, std)
+    return TransformedDistribution(base, model.target_transform, *said, support)
 
 
 def nll_of(model: FittedModel, y: Array, mean: Array, std: Array) -> Array:

@@ -222,7 +222,9 @@ class Step:
         terms = self.of_rest(mean, std)
         place, width = terms @ self.place, np.exp(0.5 * (terms @ self.width))
         base = PredictiveDistribution(place, width, np.array(self.dof), np.array(self.scale))
-        rest = TransformedDistribution(base, self.rest, *self.rest.moments_within(place, width))
+        said = self.rest.moments_within(place, width)
+        ends = float(self.rest.floor[0]), float(self.rest.ceiling[0])
+        rest = TransformedDistribution(base, self.rest, *said, ends)
         # What the rest has at its bound is a part of the step.
         below = rest.cdf(np.full_like(mean, self.value)) if self.is_lowest else 0.0
         above = 1 - base.cdf(self.rest.forward(np.full_like(mean, self.value)))

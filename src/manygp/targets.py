@@ -41,6 +41,9 @@ class TransformNumbers:
     rows: int = 2**14
     # A std of 0, of a row beyond the bounds, becomes this share of that of z.
     least_std: float = 1e-12
+    # A logarithm is straight below this share of the least positive target: what is smaller, and
+    # zero, is unlikely then, and not impossible.
+    least_share: float = 0.1
     # Rows, and share of rows, that the least value has where it is a hard edge; and how many times
     # those of the next value.
     edge_rows: int = 10
@@ -175,8 +178,8 @@ class TargetTransform:
     def learned(cls, name: str, Y: Array) -> TargetTransform:
         """That of targets Y (n, t).
 
-        It is straight from as far beyond the targets on as they reach. Where no target is
-        negative, none is predicted to be.
+        It is straight from as far beyond the targets on as they reach, and a logarithm also below
+        all of them. Where no target is negative, none is predicted to be.
         """
         family, t = FAMILIES[name], Y.shape[1]
         smallest, largest = Y.min(axis=0), Y.max(axis=0)
@@ -189,7 +192,7 @@ class TargetTransform:
         if name != "none":
             reach = np.where(largest > smallest, largest - smallest, np.abs(largest) + 1.0)
             high, floor = largest + reach, np.where(smallest >= 0, 0.0, -np.inf)
-            low = smallest - reach if name == "yeo-johnson" else low
+            low = smallest - reach if name == "yeo-johnson" else NUMBERS.least_share * smallest
         return cls(name, *map(read_only, (numbers, shift, unit, low, high, floor, endless)))
 
     def within(self, bounds: tuple[float | None, float | None], Y: Array) -> TargetTransform:
@@ -497,12 +500,16 @@ class TransformedDistribution:
     transform : TargetTransform
     mean, std : ndarrays of shape (N,) or (N, t)
         Of y, as `predict` returns them.
+    support : tuple of float
+        The bounds that the user has set: no value beyond is possible. One beyond bounds that were
+        only found is as likely as if nothing were cut.
     """
 
     base: PredictiveDistribution
     transform: TargetTransform
     mean: Array
     std: Array
+    support: tuple[float, float] = (-np.inf, np.inf)
 
     @property
     def dof(self) -> Array:
@@ -521,7 +528,7 @@ class TransformedDistribution:
     def logpdf(self, y: Array) -> Array:
         """Logarithm of the density at y."""
         z = self.transform.forward(np.asarray(y, dtype=np.float64))
-        known = np.isfinite(z) & (y >= self.transform.floor) & (y <= self.transform.ceiling)
+        known = np.isfinite(z) & (y >= self.support[0]) & (y <= self.support[1])
         density = self.base.logpdf(np.where(known, z, self.base.mean))
         slope = np.where(known, self.transform.log_slope(np.asarray(y)), 0.0)
         return np.where(known, density + slope, -np.inf)
