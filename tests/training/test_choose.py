@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from data import noisy_rows, two_waves
 from manygp import ManyGPRegressor, metrics
+from manygp.answers import left_out_transformed
 from manygp.calibration import gains, normal_nll
 from manygp.committee.committee import PARTITIONS, Committee, Layout
 from manygp.gp.marginal_likelihood import TrainingData
@@ -19,8 +20,14 @@ from manygp.rules import TEMPERED, Information, Recalibration, VarianceCurve
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, STRENGTHS, Settings
 from manygp.training import choose, pipeline
 from manygp.training import experts as builder
-from manygp.training.choose import COMMITTEE, KernelChoice, has_no_noise
-from manygp.training.experts import Builder, ExecutionContext, affordable
+from manygp.training.choose import (
+    COMMITTEE,
+    KernelChoice,
+    LeftOut,
+    has_no_noise,
+    held_out_errors,
+)
+from manygp.training.experts import Builder, Candidate, ExecutionContext, affordable
 from models import FIXED, answers_at, assert_sound, choosing
 from patching import with_numbers
 
@@ -98,10 +105,9 @@ def test_the_chosen_rule_has_the_lowest_nll(weighting, seed):
 
 
 def test_intervals_come_from_the_rows_that_were_left_out(chosen):
-    mean, std = chosen.loo_predict()
-    assert_allclose(
-        chosen.model_.conformal_scores.errors[0], np.sort(np.abs(y - mean) / std), rtol=1e-9
-    )
+    _, Y, mean, std = left_out_transformed(chosen.model_)
+    scores = np.sort(np.abs(Y - mean.reshape(Y.shape)).ravel() / std.ravel())
+    assert_allclose(chosen.model_.conformal_scores.errors[0], scores, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -342,6 +348,21 @@ def test_hyperparameters_are_learned_without_the_rows_that_are_left_out(shrinkag
     everyone = make_builder(changed).committee(shrinkage, 1.0)
     for one, two in zip(plain.experts, everyone.experts, strict=True):
         assert np.any(np.abs(two.kernel.theta - one.kernel.theta) > 0.01)
+
+
+@pytest.mark.parametrize("shrinkage", [np.inf, 30.0, 0.0])
+def test_what_corrects_a_committee_has_learned_no_kernel_from_the_rows(shrinkage):
+    folds = [np.arange(first, 150, 4) for first in range(4)]
+    changed = y.copy()
+    changed[folds[0]] += 10.0
+    rules = Settings().space.first_rules._replace(nearest=2)
+    left_out, best = LeftOut(None, folds, held_out=True), Candidate(shrinkage, 1.0)
+    plain, other = (
+        held_out_errors(make_builder(targets), rules, left_out, best).variance
+        for targets in (y, changed)
+    )
+    assert_array_equal(other[folds[0]], plain[folds[0]])
+    assert not np.allclose(other[folds[1]], plain[folds[1]])
 
 
 def test_committees_are_compared_on_rows_that_did_not_teach_them(monkeypatch):

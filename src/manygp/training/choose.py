@@ -674,20 +674,27 @@ def left_out_errors(
 def held_out_errors(
     builder: Builder, rules: PredictionRules, left_out: LeftOut, best: Candidate
 ) -> LeftOutErrors | None:
-    """The same of all rows by experts whose hyperparameters have not learned from the row.
-
-    None where hyperparameters hardly depend on any one row, or where too many rows are left out
-    to take part.
-    """
+    """The same by kernels that have not learned from the row; None if not all rows take part."""
     rows = np.concatenate(left_out.folds)
-    if best.shrinkage == np.inf or not left_out.held_out or len(rows) < len(builder.data.X):
+    if not left_out.held_out or len(rows) < len(builder.data.X):
         return None
-    folds = [
-        _errors_of(builder.committee(*best, left_out.members, fold), builder, rules, fold)
-        for fold in left_out.folds
-    ]
+    folds = []
+    for fold in left_out.folds:
+        committee = _without(builder, fold).committee(*best, left_out.members, fold)
+        folds.append(_errors_of(committee, builder, rules, fold))
     joined = (np.concatenate(one, axis=-1) for one in zip(*folds, strict=True))
     return LeftOutErrors(*joined).some(np.argsort(rows))
+
+
+def _without(builder: Builder, fold: IndexArray) -> Builder:
+    """A builder whose shared kernel goes on learning without some of the rows."""
+    data, kernel, layout, run = builder.data, builder.kernel, builder.layout, builder.run
+    rest = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(len(data.X)), fold))
+    known = data.likelihoods(np.sort(rest[: FITTING.shared_rows]))
+    objective = Objective(kernel, np.zeros(kernel.n_free), TREND.tolerance, run.optimizer)
+    kernel = maximise(known, objective, kernel.theta[None]).kernel
+    starts = [kernel.theta[None]] * len(layout.parts)
+    return Builder(data, layout, kernel, starts, builder.communication, run)
 
 
 def _errors_of(
