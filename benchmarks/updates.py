@@ -180,7 +180,7 @@ class Streamed:
         self.model.partial_fit(day.X, day.y, refresh="never" if self.how == "never" else "auto")
         if self.how == "window":
             last = self.model.row_ids_[-1]
-            self.model.forget(older_than=int(last) + 1 - KEPT)
+            self.model.forget(older_than=max(0, int(last) + 1 - KEPT))
 
 
 class Sgd:

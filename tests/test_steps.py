@@ -39,15 +39,15 @@ def dist(model):
     return model.predict_dist(NEW)
 
 
-def step_at(value, low=-np.inf, high=np.inf, seed=0):
+def step_at(value, low=-np.inf, high=np.inf, unit=1.0):
     """A step of targets of which half have a value, and its distribution of five rows."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     mean, std = rng.normal(size=400), rng.uniform(0.5, 1.0, 400)
     y = np.clip(mean + std * rng.normal(size=400), low, high)
     y = np.where(rng.random(400) < 0.5, value, y)
-    step = Step.learned(y, value, Moments(mean, std), (-np.inf, np.inf))
-    at, width = np.linspace(-1, 1, 5), np.full(5, 0.7)
-    return step, step.distribution(at, width)
+    said = Moments(unit * mean, unit * std)
+    step = Step.learned(unit * y, unit * value, said, (-np.inf, np.inf))
+    return step, step.distribution(unit * np.linspace(-1, 1, 5), np.full(5, unit * 0.7))
 
 
 STEPS = {"lowest": (0.0, 0.0, np.inf), "highest": (1.0, -np.inf, 1.0), "within": (0.5,)}
@@ -59,6 +59,15 @@ def stepped(request):
 
 
 # Distributions.
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e8])
+@pytest.mark.parametrize("values", STEPS.values(), ids=STEPS)
+def test_units_of_targets_have_no_say(values, unit):
+    one, other = step_at(*values)[1], step_at(*values, unit=unit)[1]
+    assert_allclose(other.mean, unit * one.mean, rtol=1e-6)
+    assert_allclose(other.std, unit * one.std, rtol=1e-6)
+    assert_allclose(other.chance, one.chance, rtol=1e-6)
 
 
 def test_a_cdf_rises_from_0_to_1_and_has_the_step(stepped):

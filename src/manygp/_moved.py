@@ -23,7 +23,6 @@ MOVED = {
     "manygp.kernels.foreign": "manygp.kernels.sklearn_kernel",
     "manygp.kernels.written": "manygp.kernels.user_kernel",
     "manygp.likeness": "manygp.sklearn_compat",
-    "manygp.prior": "manygp.answers",
     "manygp.rules.aggregation": "manygp.rules",
     "manygp.rules.calibration": "manygp.rules",
     "manygp.rules.combine": "manygp.rules",

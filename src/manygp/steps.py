@@ -157,10 +157,11 @@ def _log_odds(terms: Array, has: AnyArray) -> Array:
 
 
 def _log_variance(terms: Array, squares: Array) -> Array:
-    """Coefficients of the log of the variance of errors with these squares."""
+    """Coefficients of the log of the variance of errors with these squares, of about 1."""
 
     def slopes(g: Array) -> tuple[Array, Array]:
-        return 0.5 * (1 - squares * np.exp(-g)), np.full_like(g, 0.5)
+        ratio = squares * np.exp(-g)
+        return 0.5 * (1 - ratio), 0.5 * np.maximum(ratio, 1.0)  # no step is longer than 1
 
     return _newton(terms, float(np.log(squares.mean())), slopes)
 
@@ -318,8 +319,10 @@ def _part(
     penalty = STEP.precision * np.eye(terms.shape[1])
     penalty[0, 0] = 0.0
     place = np.asarray(np.linalg.solve(terms.T @ terms + penalty, terms.T @ z), dtype=np.float64)
-    squares = np.maximum((z - terms @ place) ** 2, 1e-12 * max(float(z.var()), 1e-300))
-    width = _log_variance(terms, squares)
+    unit = max(float(z.var()), 1e-300)
+    squares = np.maximum((z - terms @ place) ** 2, 1e-12 * unit)
+    width = _log_variance(terms, squares / unit)
+    width[0] += np.log(unit)
     variance = np.exp(terms @ width)
     loss = normal_nll(squares, variance).mean() - transform.log_slope(y[:, None]).mean()
     return transform, place, width, (z - terms @ place) / np.sqrt(variance), float(loss)

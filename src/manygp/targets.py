@@ -320,10 +320,12 @@ class TargetTransform:
         """Mean and std of y where z is normal with these, and cut at the bounds."""
         if self.name != "none":
             return self.moments(mean, std)
-        low, high = (self.floor - mean) / std, (self.ceiling - mean) / std
+        # Beyond 40 standard deviations there is nothing left.
+        low, high = (
+            np.clip((end - mean) / std, -40.0, 40.0) for end in (self.floor, self.ceiling)
+        )
         below, above, inside = ndtr(low), ndtr(-high), np.maximum(ndtr(high) - ndtr(low), 0.0)
         a, b = (np.exp(-0.5 * one**2) / np.sqrt(2 * np.pi) for one in (low, high))
-        low, high = (np.where(np.isinf(one), 0.0, one) for one in (low, high))
         first = low * below + high * above + a - b
         second = low**2 * below + high**2 * above + inside + low * a - high * b
         spread = np.sqrt(np.maximum(second - first**2, NUMBERS.least_std**2))

@@ -592,7 +592,7 @@ def test_every_key_of_a_manifest_may_be_anything(tmp_path, sources, unsynced):
 
 OPTIONAL_ARRAYS = (
     "communication", "conformity", "conformity_places", "conformity_shaped", "errors_rows",
-    "noise_level", "parameter_alpha",
+    "honest", "noise_level", "parameter_alpha",
 )  # fmt: skip
 
 

@@ -47,19 +47,19 @@ def test_a_smooth_function_without_noise_is_still_interpolated():
 
 def test_a_committee_of_few_rows_promises_what_experts_say_of_rows_they_have_not_learned_from():
     rng = np.random.default_rng(1)
-    X = rng.random((2400, 4))
+    X = rng.random((2240, 4))
     y = np.sin(4 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=len(X))
     fixed = {"hyperparameters": "independent", "overlap": 0, "trend": "constant"}
     model = ManyGPRegressor(points_per_expert=25, noise="constant", random_state=0, **fixed)
-    model.fit(X[:400], y[:400])
+    model.fit(X[:240], y[:240])
 
     def nll(rows, mean, std):
         return np.mean(normal_nll((y[rows] - mean) ** 2, std**2))
 
-    closed_form = nll(slice(400), *model.loo_predict())
-    got = nll(slice(400, None), *model.predict(X[400:], return_std=True))
+    closed_form = nll(slice(240), *model.loo_predict())
+    got = nll(slice(240, None), *model.predict(X[240:], return_std=True))
     promised = model.loo_score()["nll"]
-    assert closed_form + 0.05 < promised < got
-    lower, upper = model.predict_interval(X[400:], 0.9)
-    held = np.mean((y[400:] >= lower) & (y[400:] <= upper))
-    assert held == pytest.approx(0.9, abs=0.03)  # 85% where errors know the rows
+    assert closed_form + 0.04 < promised == pytest.approx(got, abs=0.04)
+    lower, upper = model.predict_interval(X[240:], 0.9)
+    held = np.mean((y[240:] >= lower) & (y[240:] <= upper))
+    assert held == pytest.approx(0.9, abs=0.04)  # by five draws of the rows: .897 to .934

@@ -232,8 +232,8 @@ def test_a_straight_column_counts_as_much_as_a_wave_of_its_variance():
 def test_shares_of_columns_that_go_together_sum_to_what_is_explained():
     twin = X[:, :1] + 0.01 * np.random.default_rng(3).normal(size=(150, 1))
     fitted = model(trend="linear", normalize_y=False).fit(np.column_stack([X, twin]), 7 * Y)
-    found, rest = fitted.relevance(), 7 * Y - fitted.loo_predict()[0]
-    assert found.total.sum() == pytest.approx(1 - np.mean(rest**2) / np.var(7 * Y))
+    found, error = fitted.relevance(), fitted.loo_score()["rmse"]
+    assert found.total.sum() == pytest.approx(1 - error**2 / np.var(7 * Y))
     assert found.total.min() >= 0
 
 
