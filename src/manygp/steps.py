@@ -319,7 +319,7 @@ def _part(
     penalty = STEP.precision * np.eye(terms.shape[1])
     penalty[0, 0] = 0.0
     place = np.asarray(np.linalg.solve(terms.T @ terms + penalty, terms.T @ z), dtype=np.float64)
-    unit = max(float(z.var()), 1e-300)
+    unit = max(float(z.var()), (STEP.rounding * float(np.abs(z).max())) ** 2, 1e-300)
     squares = np.maximum((z - terms @ place) ** 2, 1e-12 * unit)
     width = _log_variance(terms, squares / unit)
     width[0] += np.log(unit)
