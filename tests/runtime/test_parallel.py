@@ -19,6 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info
 
 from data import noisy_rows, two_waves
+from manygp.gp import marginal_likelihood
 from manygp.gp.marginal_likelihood import TrainingData
 from manygp.rules import WEIGHTINGS
 from manygp.runtime.parallel import WorkerKilledError, n_workers, process_map, thread_map
@@ -159,6 +160,19 @@ def test_processes_run_blas_on_one_thread():
         assert threads
         assert set(threads) == {1}
     assert threadpool_info() == before
+
+
+def test_all_kernels_are_learned_with_blas_on_one_thread(monkeypatch):
+    """Two threads wait for each other: beside other work one call took sixty times as long."""
+    limits = set()
+
+    def factorise(A, original=marginal_likelihood.cholesky):
+        limits.update(one["num_threads"] for one in threadpool_info() if "blas" in one["user_api"])
+        return original(A)
+
+    monkeypatch.setattr(marginal_likelihood, "cholesky", factorise)
+    choosing(points_per_expert=40).fit(X, y)
+    assert limits == {1}
 
 
 # Fits in processes

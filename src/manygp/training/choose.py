@@ -30,7 +30,7 @@ from manygp.gp.trend import SMALLEST_REST, TrendCandidate, TrendFactory
 from manygp.kernels.base import NoisyKernel, metric
 from manygp.noise import LocalNoise
 from manygp.rules import ExpertPredictions, PredictionRules, VarianceCurve
-from manygp.runtime.parallel import thread_map
+from manygp.runtime.parallel import single_threaded_blas, thread_map
 from manygp.settings import FEWEST_NEAREST, SearchSpace, Settings
 from manygp.training.experts import (
     FITTING,
@@ -692,7 +692,8 @@ def _without(builder: Builder, fold: IndexArray) -> Builder:
     rest = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(len(data.X)), fold))
     known = data.likelihoods(np.sort(rest[: FITTING.shared_rows]))
     objective = Objective(kernel, np.zeros(kernel.n_free), TREND.tolerance, run.optimizer)
-    kernel = maximise(known, objective, kernel.theta[None]).kernel
+    with single_threaded_blas():
+        kernel = maximise(known, objective, kernel.theta[None]).kernel
     starts = [kernel.theta[None]] * len(layout.parts)
     return Builder(data, layout, kernel, starts, builder.communication, run)
 
