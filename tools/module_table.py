@@ -27,7 +27,7 @@ FLOORS = [
     ("steps", "prior"),
     ("model",),
     ("answers",),
-    ("paths",),
+    ("paths", "learning_curve"),
     ("training", "storage", "sklearn_compat"),
     ("outofcore", "updating"),
     ("regressor",),

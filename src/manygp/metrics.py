@@ -11,6 +11,7 @@ every part of the data, not only on average.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -31,6 +32,8 @@ SLAB_DEPTH = 2
 SLAB_SHARE = 0.1
 SLAB_ROWS = 20
 SCORES = ("log_score", "crps", "interval_score")
+# Parts of the rows that are left out in turn to tell how sure a score is, to 16%.
+JACKKNIFE_PARTS = 20
 
 
 @runtime_checkable
@@ -538,6 +541,40 @@ class Scorer:
             return -interval_score(y, lower, upper, self.level)
         score = log_score if self.name == "log_score" else crps
         return -score(y, estimator.predict_dist(X))
+
+
+def standard_error(metric: Callable[..., float], *columns: ArrayLike) -> float:
+    """By how much a score would change with other rows of the same kind: its standard error.
+
+    A jackknife by 20 random parts of the rows. Rows that err together, as those of one person do,
+    make it larger than this says.
+
+    Parameters
+    ----------
+    metric : callable
+        Such as `rmse`, from columns to a number.
+    *columns : array-like of shape (n,)
+        What the metric takes, n > 1.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manygp.metrics import rmse, standard_error
+    >>> y = np.random.default_rng(0).normal(size=1000)
+    >>> mean = np.zeros(1000)
+    >>> print(f"{rmse(y, mean):.3f} +- {standard_error(rmse, y, mean):.3f}")
+    0.976 +- 0.021
+    """
+    arrays = _check_rows(2, **{f"column {i}": one for i, one in enumerate(columns, 1)})
+    n = len(arrays[0])
+    order = np.random.default_rng(0).permutation(n)
+    parts = np.array_split(order, min(n, JACKKNIFE_PARTS))
+    scores = np.array([metric(*(np.delete(one, part) for one in arrays)) for part in parts])
+    return float(np.sqrt(len(parts) - 1)) * _root_mean_square(scores - scores.mean())
 
 
 def make_scorer(name: str, level: float = 0.9) -> Scorer:

@@ -21,6 +21,7 @@ from manygp import answers, inputs, storage
 from manygp.answers import Rows
 from manygp.arrays import Array
 from manygp.calibration import PredictiveDistribution
+from manygp.learning_curve import LearningCurve, learning_curve
 from manygp.model import FittedModel
 from manygp.paper import LABELS
 from manygp.paths import SlopesAndPaths
@@ -592,34 +593,34 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
     def loo_predict(self, rows: Any = None, *, latent: bool = False) -> tuple[Array, Array]:
         """Mean and std of training rows, as if each had been left out.
 
-        Exactly what the committee would predict if the experts that know the row did not, with
-        the same hyperparameters, neighbours and rules: in closed form, nothing is fitted.
+        What the committee would predict if the experts that know the row did not: nothing is
+        fitted. (The folds of few rows, which learn without it, are those of `fit`.)
 
         Parameters
         ----------
         rows : array-like of int, default=None
-            Their numbers, see `row_ids_`: places in the data of `fit`, from 0, and on from there
-            for rows of `partial_fit`. A mask or a slice of these is taken too. A row that the
-            model does not have (a copy, of weight 0, forgotten) is a ValueError. By default all
-            rows that it has.
+            Their numbers, see `row_ids_`, a mask or a slice; by default all. One that the model
+            does not have (a copy, of weight 0, forgotten) is a ValueError.
         latent : bool, default=False
             Leave the noise out of std.
 
         Returns
         -------
         mean, std : ndarrays of shape (k,) or (k, t)
-            In the order of `rows`; without them in that of `row_ids_`, with as many elements: pair
-            them with `y[model.row_ids_]`.
+            In the order of `rows`; without them in that of `row_ids_`.
         """
         return answers.loo_predict(self.model_, rows, latent=latent)
 
     def loo_score(self) -> dict[str, float]:
-        """RMSE, NLL and ENCE of the training rows, each left out: quality without test data.
-
-        NLL is the mean negative log-likelihood, ENCE the expected normalised calibration error;
-        see `manygp.metrics`.
-        """
+        """RMSE, NLL and ENCE (see `manygp.metrics`) of the training rows, each left out."""
         return answers.left_out_scores(self.model_)
+
+    def learning_curve(self) -> LearningCurve:
+        """Left-out scores with a quarter, half and all of the rows, and how sure they are.
+
+        `print` shows them, and whether more rows would help. Nothing is fitted.
+        """
+        return learning_curve(self.model_)
 
     def relevance(self) -> Relevance:
         """How much each column matters, as shares of the variance of y: a table by name.

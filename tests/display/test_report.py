@@ -210,7 +210,9 @@ def test_a_page_has_colours_for_the_dark_and_a_layout_for_paper(written):
 
 def test_scores_stand_beside_those_of_a_constant_and_a_linear_fit(written, models):
     header, *lines = cells(table_of(written("shared"), "150 training rows, each left out"))
-    assert header == ["", "this model", "linear fit", "constant", "what it means"]
+    assert header == [
+        "", "this model", "linear fit", "constant", "standard error", "what it means",
+    ]  # fmt: skip
     table = {line[0]: line[1:] for line in lines}
     X, y = data(150)
     found = models["shared"].loo_score()
@@ -253,7 +255,7 @@ def test_scores_of_tested_rows_come_before_those_left_out(written, models):
     for name in ("rmse", "nll", "ence", "crps"):
         value = getattr(metrics, name)(tested.y, tested.mean, tested.std)
         assert table[name.upper()][0] == score(value)
-        assert len(table[name.upper()][3]) > 20
+        assert len(table[name.upper()][-1]) > 20
     assert table["90% by std"][0] == percent(metrics.coverage(y, tested.mean, tested.std))
     y_train = data(150)[1]
     assert table["RMSE"][2] == score(metrics.rmse(y, np.full(80, y_train.mean())))
@@ -267,7 +269,7 @@ def test_tested_rows_without_inputs_have_no_linear_fit_nor_places(models, tmp_pa
     tested = answers_to(models["shared"], X, y)._replace(X=None)
     html = page_about(models["shared"], tmp_path, tested=tested)
     header = cells(table_of(html, "80 rows of test.csv"))[0]
-    assert header == ["", "this model", "constant", "what it means"]
+    assert header == ["", "this model", "constant", "standard error", "what it means"]
     assert "without the values of the rows" in section(html, BEYOND)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from math import floor, log10
 
 
 def counted(n: int, what: str) -> str:
@@ -30,6 +31,14 @@ def duration(seconds: float) -> str:
 def _two_units(small: int, per_large: int, large_name: str, small_name: str) -> str:
     large, rest = divmod(small, per_large)
     return f"{large} {large_name}" + (f" {rest} {small_name}" if rest else "")
+
+
+def plus_minus(value: float, error: float) -> str:
+    """A number and its standard error, of two digits: 0.291 ± 0.012."""
+    if not 1e-6 < error < 1e6:
+        return f"{value:.4g} ± {error:.2g}"
+    digits = max(0, 1 - floor(log10(error)))
+    return f"{value:,.{digits}f} ± {error:.{digits}f}"
 
 
 def safe(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from manygp import metrics
@@ -10,6 +12,7 @@ from manygp.display.charts import Chart, linear, nominal, number, percent, score
 from manygp.display.page import TextTable
 from manygp.display.report.baselines import Baselines
 from manygp.display.report.rows import RowSet, Scored, spread
+from manygp.learning_curve import HEADER, LearningCurve
 
 # A scatter plot has at most this number of dots.
 MOST_DOTS = 2_000
@@ -61,13 +64,19 @@ def cards(rows: RowSet, scored: Scored, baselines: Baselines) -> str:
     return page.cards(shown)
 
 
-def scores_section(sets: list[RowSet], baselines: list[list[Baselines]]) -> str:
-    """For each set of rows, the main one first, and each target a table; then a figure."""
+def scores_section(
+    sets: list[RowSet], baselines: list[list[Baselines]], curve: LearningCurve | None
+) -> str:
+    """For each set of rows, the main one first, and each target a table; then a figure.
+
+    The learning curve of the model stands between them, if there is one.
+    """
     html = ""
     for rows, simple in zip(sets, baselines, strict=True):
         for scored, both in zip(rows.scored, simple, strict=True):
             title = f"{scored.target.name}: {rows.name}" if len(simple) > 1 else rows.name
             html += _table(title, scored, both)
+    html += "" if curve is None else _curve(curve)
     return html + "".join(page.side_by_side(_predicted(one)) for one in sets[0].scored)
 
 
@@ -83,6 +92,7 @@ def _table(title: str, scored: Scored, baselines: Baselines) -> str:
         values = [word(metric(*each)) for each in simple]
         if name == "NLL":
             values[0] = word(float(scored.nll.mean()))
+        values.append(word(_error_of(name, metric, scored)) if len(scored.y) > 1 else "-")
         rows.append([name, *values, meaning.format(units=target.units)])
     ence, sentence = "-", f"It needs {metrics.N_BINS} rows, and there are {len(scored.y)}."
     if len(scored.y) >= metrics.N_BINS:
@@ -92,9 +102,27 @@ def _table(title: str, scored: Scored, baselines: Baselines) -> str:
             "How far std and errors are apart, relative to the std. 0 is ideal. Chance alone "
             f"gives about {chance}."
         )
-    rows.append(["ENCE", ence, *("" for _ in names[1:]), sentence])
-    table = TextTable(title, ["", *names, "what it means"], rows)
+    rows.append(["ENCE", ence, *("" for _ in names), sentence])
+    header = ["", *names, "standard error", "what it means"]
+    table = TextTable(title, header, rows)
     return page.as_html(table, kind="words scores")
+
+
+def _curve(curve: LearningCurve) -> str:
+    """Whether more rows would help."""
+    table = TextTable("Would more rows help?", HEADER, curve.lines)
+    text = (
+        f"{curve.advice} These are training rows, each left out, where experts know some of the "
+        "others only, with the hyperparameters of all rows. After ± stands the standard error."
+    )
+    return page.as_html(table) + page.paragraph(text)
+
+
+def _error_of(name: str, metric: Callable[..., float], scored: Scored) -> float:
+    """Standard error of one of the `METRICS`."""
+    if name == "NLL":
+        return metrics.standard_error(lambda nll: float(nll.mean()), scored.nll)
+    return metrics.standard_error(metric, *scored.rows)
 
 
 def _predicted(scored: Scored) -> tuple[str, str, str]:

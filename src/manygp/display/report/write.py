@@ -27,6 +27,7 @@ from manygp.display.report.rows import (
 from manygp.display.report.scores import cards, scores_section
 from manygp.display.report.story import story_section
 from manygp.display.report.trust import trust_section
+from manygp.learning_curve import CURVE, LearningCurve, learning_curve
 from manygp.model import FittedModel
 from manygp.runtime.files import write_atomically
 
@@ -76,7 +77,7 @@ def write_report(
     effects = effects_of(fitted, sources, relevance, training)
     sections = {
         "In short": _in_short(sets[0], simple[0]),
-        "How good are the predictions?": scores_section(sets, simple),
+        "How good are the predictions?": scores_section(sets, simple, _curve(fitted)),
         "Can the uncertainty be trusted?": trust_section(sets, ranked),
         "Which columns matter?": effects_section(relevance, effects, targets, training),
         "Which rows were predicted worst?": worst_section(sets[0], ranked),
@@ -86,6 +87,13 @@ def write_report(
     }
     title = "A model of " + " and ".join(one.name for one in targets)
     write_atomically(path, page.page(title, _introduction(fitted, sets, name), sections))
+
+
+def _curve(model: FittedModel) -> LearningCurve | None:
+    """The learning curve of a model that has one."""
+    n = len(answers.training_rows(model)[1])
+    has_one = n >= CURVE.fewest_rows and model.left_out_by == "row"
+    return learning_curve(model) if has_one else None
 
 
 def _explained(left_out: RowSet) -> float:
