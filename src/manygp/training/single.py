@@ -64,6 +64,12 @@ class SingleChoice:
     # them; a firm one for length-scales, which few rows cannot tell apart.
     weak: float = 1 / 3
     firm: float = 3.0
+    # From so many columns on most say little, or all say as little: they have one length-scale,
+    # or long ones, so many times, held this firmly. (Simulations of 50 to 300 rows of 25 to 130
+    # columns, where the firm prior loses to the weak one.)
+    many_columns: int = 20
+    long: float = 3.0
+    held: float = 1.0
     # So few rows have no choice.
     handful: int = 12
     # Relative improvements of the likelihood at which fits stop: of all rows, and of folds, which
@@ -251,6 +257,18 @@ def _variants(builder: Builder) -> Iterator[Variant]:
     def expecting_noise(data: TrainingData) -> NoisyKernel:
         return _expecting_noise(start(data), data.mean_weight)
 
+    def long(data: TrainingData) -> NoisyKernel:
+        return _lengthened(start(data), SINGLE.long)
+
+    def tied(data: TrainingData) -> NoisyKernel:
+        return _with_one_length(long(data), data, builder.run)
+
+    def fixed(start: NoisyKernel) -> Array:
+        return np.full(start.n_free, np.inf)
+
+    def held(start: NoisyKernel) -> Array:
+        return np.where(_is_length(start), SINGLE.held, SINGLE.weak)
+
     def firm(start: NoisyKernel) -> Array:
         return np.where(_is_length(start), SINGLE.firm, SINGLE.weak)
 
@@ -265,9 +283,15 @@ def _variants(builder: Builder) -> Iterator[Variant]:
         return
     if n <= SINGLE.noise_rows:
         yield Variant("expects noise", expecting_noise, firm)
-    yield Variant("firm prior", start, firm)
+    has_many = builder.data.X.shape[1] >= SINGLE.many_columns
+    if has_many:
+        yield Variant("one length", tied, fixed)
+        yield Variant("long lengths", long, held)
+    else:
+        yield Variant("firm prior", start, firm)
     yield Variant("weak prior", start, weak)
-    yield Variant("free lengths", start, free, min_gain=SINGLE.min_gain_of_free)
+    if not (has_many and _are_few(builder.data)):  # as many lengths as that cannot be learned
+        yield Variant("free lengths", start, free, min_gain=SINGLE.min_gain_of_free)
 
 
 def _with_forests(best: Evaluated, builder: Builder) -> list[Variant]:
@@ -305,9 +329,31 @@ def _is_length(kernel: NoisyKernel) -> AnyArray:
 
 def _expecting_noise(kernel: NoisyKernel, weight: float) -> NoisyKernel:
     """The same kernel, with long length-scales and noise of all of y, of rows of this weight."""
-    theta = kernel.theta + np.log(SINGLE.longer) * _is_length(kernel)
+    longer = _lengthened(kernel, SINGLE.longer)
+    theta = longer.theta
     theta[-1] = np.log(SINGLE.noise_variance * weight)
+    return longer.with_theta(np.clip(theta, *kernel.bounds.T))
+
+
+def _lengthened(kernel: NoisyKernel, times: float) -> NoisyKernel:
+    """The same kernel with length-scales so many times as long."""
+    theta = kernel.theta + np.log(times) * _is_length(kernel)
     return kernel.with_theta(np.clip(theta, *kernel.bounds.T))
+
+
+def _with_one_length(
+    start: NoisyKernel, data: TrainingData, run: ExecutionContext
+) -> NoisyKernel:
+    """The default kernel with one length-scale for all columns, learned, as one of its own form."""
+    signal: Any = start.signal
+    length = float(np.median(signal.right.length_scale))
+    matern = replace(signal.right, length_scale=length)
+    one = NoisyKernel(signal.left * matern, start.noise)
+    precision = np.full(one.n_free, SINGLE.weak)
+    objective = Objective(one, precision, SINGLE.tolerances[1], run.optimizer)
+    learned = maximise(data.likelihoods(np.arange(len(data.X))), objective, one.theta[None])
+    variance, length, *noise = learned.kernel.theta
+    return start.with_theta(np.r_[variance, np.full(data.X.shape[1], length), noise])
 
 
 def _order_of_folds(data: TrainingData, rng: np.random.Generator) -> IndexArray:
