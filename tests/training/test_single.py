@@ -5,8 +5,14 @@ import pytest
 
 from manygp import ManyGPRegressor
 from manygp.calibration import LeftOutErrors
+from manygp.committee.committee import Layout
+from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.kernels import RBF, White
-from manygp.training.single import Evaluated, Variant, _chosen, _paid
+from manygp.kernels.base import default_kernel, split_noise
+from manygp.training import single
+from manygp.training.choose import Selection
+from manygp.training.experts import Builder, ExecutionContext
+from manygp.training.single import Evaluated, Variant, _chosen, _judge, _paid
 
 
 def steps(n, seed=0):
@@ -22,6 +28,11 @@ def experts_of(model):
         for one in model.calibration_report_.alternatives
         if one.parameter == "expert"
     }
+
+
+def chosen_expert(model):
+    alternatives = model.calibration_report_.alternatives
+    return next(one.value for one in alternatives if one.parameter == "expert" and one.chosen)
 
 
 def test_a_single_expert_has_a_constant_unless_it_is_scikit_learns():
@@ -76,6 +87,57 @@ def test_the_errors_of_a_fold_are_those_of_the_variant_that_other_folds_choose()
     np.testing.assert_array_equal(errors.variance, [2.0] * 9 + [1.0])
     np.testing.assert_array_equal(errors.means, [[2.0] * 9 + [1.0]] * 2)
     np.testing.assert_array_equal(errors.rows, np.arange(10))
+
+
+def test_many_columns_may_share_a_length_or_have_long_ones():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(120, 40))
+    all_count = X @ rng.choice([-1.0, 1.0], 40) + 0.1 * rng.normal(size=120)
+    one_counts = np.sin(5 * X[:, 0]) + 0.1 * rng.normal(size=120)
+    dense, sparse = (
+        ManyGPRegressor(trend="constant", random_state=0).fit(X, y)
+        for y in (all_count, one_counts)
+    )
+    assert chosen_expert(dense) == "one length"
+    lengths = dense.experts_[0].kernel.signal.right.length_scale
+    np.testing.assert_allclose(lengths, lengths[0])
+    assert chosen_expert(sparse) == "long lengths"
+    lengths = sparse.experts_[0].kernel.signal.right.length_scale
+    assert lengths[0] < 0.5 * min(lengths[1:])
+    assert "free lengths" not in experts_of(sparse)  # 120 rows cannot tell 40 of them
+
+
+def test_a_structured_kernel_of_more_hyperparameters_than_rows_is_not_tried(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, looked = rng.uniform(size=(260, 90)), []
+    monkeypatch.setattr(single, "_look", lambda _, __, data, *___: looked.append(data.X.shape[1]))
+    selection = Selection(None, None, errors="some", report="one")
+    for columns in (90, 5):
+        data = TrainingData(X[:, :columns], X[:, :1], np.zeros(260), True)
+        single.try_structured_kernel(selection, data, White(), None, ExecutionContext(1))
+    assert looked == [5]
+
+
+def test_a_variant_without_hope_has_no_further_folds(monkeypatch):
+    learned, rng = [], np.random.default_rng(0)
+    X = rng.uniform(size=(120, 2))
+    data = TrainingData(X, np.sin(4 * X[:, :1]), np.zeros(120), True)
+    layout = Layout.of(X, [np.arange(120)], np.ones(2))
+    kernel = split_noise(default_kernel(2))
+    builder = Builder(data, layout, kernel, [kernel.theta[None]], None, ExecutionContext(1))
+
+    def learn(_, rest, *__):
+        learned.append(len(rest.X))
+        return rest, KernelFit(kernel)
+
+    monkeypatch.setattr(Variant, "learn", learn)
+    variant, order = Variant("any", None, None), np.arange(120)
+    judged = _judge(variant, data, KernelFit(kernel), builder, (order, None))
+    assert len(learned) == 10
+    assert _judge(variant, data, KernelFit(kernel), builder, (order, judged.nll - 1)) is None
+    assert len(learned) == 14
+    assert _judge(variant, data, KernelFit(kernel), builder, (order, judged.nll + 1)) is not None
+    assert len(learned) == 24
 
 
 @pytest.mark.parametrize("n", [40, 150])

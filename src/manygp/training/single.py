@@ -59,6 +59,11 @@ class SingleChoice:
     # Folds, and those of variants with a forest, which takes longer than the expert.
     folds: int = 10
     forest_folds: int = 5
+    # From so many rows on a variant that has lost by so many standard errors in so much of its
+    # folds has no others.
+    stopped_rows: int = 100
+    hopeless: float = 2.0
+    first_share: float = 0.4
     # Precisions of a prior that holds the logarithms of hyperparameters near where they start:
     # length-scales there grow with the root of the number of columns. A weak one is for all of
     # them; a firm one for length-scales, which few rows cannot tell apart.
@@ -218,16 +223,13 @@ def _select_by_folds(
     """The variant that rows choose which its folds have not seen, from the simplest on."""
     run = builder.run
     run.progress.begin("calibration")
-    evaluated = list(
-        run.progress.track(
-            "calibration",
-            (_evaluate(one, builder, order) for one in _variants(builder)),
-            SINGLE.planned_variants,
-        )
-    )
+    evaluated: list[Evaluated] = []
+    variants = run.progress.track("calibration", _variants(builder), SINGLE.planned_variants)
+    for variant in variants:
+        evaluated += _evaluate(variant, builder, order, evaluated)
     if tries_trends and FOREST.rows[0] <= len(order) <= FOREST.rows[1]:
-        best = evaluated[_chosen(evaluated)]
-        evaluated += [_evaluate(one, builder, order) for one in _with_forests(best, builder)]
+        for variant in _with_forests(evaluated[_chosen(evaluated)], builder):
+            evaluated += _evaluate(variant, builder, order, evaluated)
     best = evaluated[_chosen(evaluated)]
     errors = _paid(evaluated, _folds(order, SINGLE.folds, builder.data.groups))
     selection = _corrected(best.committee(builder), rules, errors, errors.means)
@@ -236,7 +238,7 @@ def _select_by_folds(
         for one in evaluated
     ]
     trend = {} if best.data.trend is None else {"trend": best.data.trend.model.name}
-    return selection.after(compared if len(compared) > 1 else [], **trend)
+    return selection.after(compared if len(order) > SINGLE.handful else [], **trend)
 
 
 def _variants(builder: Builder) -> Iterator[Variant]:
@@ -341,10 +343,8 @@ def _lengthened(kernel: NoisyKernel, times: float) -> NoisyKernel:
     return kernel.with_theta(np.clip(theta, *kernel.bounds.T))
 
 
-def _with_one_length(
-    start: NoisyKernel, data: TrainingData, run: ExecutionContext
-) -> NoisyKernel:
-    """The default kernel with one length-scale for all columns, learned, as one of its own form."""
+def _with_one_length(start: NoisyKernel, data: TrainingData, run: ExecutionContext) -> NoisyKernel:
+    """The default kernel with equal length-scales, which are learned as one."""
     signal: Any = start.signal
     length = float(np.median(signal.right.length_scale))
     matern = replace(signal.right, length_scale=length)
@@ -373,12 +373,16 @@ def _folds(order: IndexArray, most: int, groups: IndexArray | None) -> list[Inde
     return [order[np.isin(groups[order], part)] for part in parts]
 
 
-def _evaluate(variant: Variant, builder: Builder, order: IndexArray) -> Evaluated:
-    """Let a variant learn from all rows, and from all but each fold.
+def _evaluate(
+    variant: Variant, builder: Builder, order: IndexArray, rivals: list[Evaluated]
+) -> list[Evaluated]:
+    """Let a variant learn from all rows, and from all but each fold: nothing if it is hopeless.
 
     `order` (n,) is that in which rows are dealt into folds.
     """
-    return _judge(variant, *_learn(variant, builder), builder, order)
+    rival = rivals[_chosen(rivals)].nll if rivals else None
+    judged = _judge(variant, *_learn(variant, builder), builder, (order, rival))
+    return [] if judged is None else [judged]
 
 
 def _learn(variant: Variant, builder: Builder) -> tuple[TrainingData, KernelFit]:
@@ -389,10 +393,18 @@ def _learn(variant: Variant, builder: Builder) -> tuple[TrainingData, KernelFit]
 
 
 def _judge(
-    variant: Variant, known: TrainingData, fit: KernelFit, builder: Builder, order: IndexArray
-) -> Evaluated:
-    """Let a variant that has learned from all rows learn from all but each fold."""
-    data, run, n = builder.data, builder.run, len(order)
+    variant: Variant,
+    known: TrainingData,
+    fit: KernelFit,
+    builder: Builder,
+    against: tuple[IndexArray, Array | None],
+) -> Evaluated | None:
+    """Let a variant that has learned from all rows learn from all but each fold.
+
+    `against` are the order (n,) in which rows are dealt into folds, and the NLL (n,) of the best
+    so far: None is returned where the first folds leave no hope to be better.
+    """
+    (order, rival), data, run, n = against, builder.data, builder.run, len(builder.data.X)
     theta = None if _are_few(data) else fit.kernel.theta
 
     def left_out(fold: IndexArray) -> LeftOutErrors:
@@ -401,12 +413,22 @@ def _judge(
         return _errors_of(*learned, data, fold)
 
     folds = _folds(order, variant.n_folds, data.groups)
+    first = len(folds) if rival is None else round(SINGLE.first_share * len(folds))
     with thread_map(run.n_jobs) as parallel_map:
-        pieces = list(parallel_map(left_out, folds))
-    in_order = np.argsort(np.concatenate(folds))
-    arrays = (np.concatenate(one, axis=-1)[..., in_order] for one in zip(*pieces, strict=True))
-    errors = LeftOutErrors(*arrays)
+        pieces = list(parallel_map(left_out, folds[:first]))
+        if rival is not None and n >= SINGLE.stopped_rows:
+            some = _joined(pieces)
+            if gains(some.row_nll(fit_scale(some)), rival[some.rows], SINGLE.hopeless):
+                return None
+        pieces += parallel_map(left_out, folds[first:])
+    errors = _joined(pieces)
     return Evaluated(variant, known, fit, errors, errors.row_nll(recalibrate(errors)[0]))
+
+
+def _joined(pieces: list[LeftOutErrors]) -> LeftOutErrors:
+    """The errors of several folds, in the order of their rows."""
+    errors = LeftOutErrors(*(np.concatenate(one, axis=-1) for one in zip(*pieces, strict=True)))
+    return errors.some(np.argsort(errors.rows))
 
 
 def _are_few(data: TrainingData) -> bool:
@@ -480,8 +502,9 @@ def try_structured_kernel(
     The folds of that expert have learned nothing from their rows. What was selected is the best of
     many, and may know the rows by its hyperparameters: it promises more, and must gain more to be
     kept.
-    Some of the rows are asked first: where an expert of these does not predict the others better
-    with the structured kernel, it is not tried. Nor are folds where it loses without them.
+    Some of the rows are asked first: where they are fewer than its hyperparameters, or an expert
+    of these does not predict the others better with the structured kernel, it is not tried. Nor
+    are folds where it loses without them.
 
     Parameters
     ----------
@@ -511,7 +534,10 @@ def try_structured_kernel(
             tolerances=SINGLE.structured_tolerances,
         )
 
-    plain, structured = (variant(make(d, spread)) for make in (default_kernel, structured_kernel))
+    kernels = [make(d, spread) for make in (default_kernel, structured_kernel)]
+    if kernels[1].n_free > _rows_of_look(n):
+        return selection
+    plain, structured = map(variant, kernels)
     with single_threaded_blas():
         look = _look(plain, structured, data, order, run)
     if look is None:
@@ -529,7 +555,9 @@ def try_structured_kernel(
     least = SINGLE.min_gains_of_local[selection.cross_validated is not None]
     if gains(_known_nll(builder, fit, rules), selection.row_nll(), least):
         return selection
-    other = _judge(structured, known, fit, builder, order)
+    other = _judge(structured, known, fit, builder, (order, selection.row_nll()))
+    if other is None:
+        return selection
     single = _corrected(other.committee(builder), rules, other.errors, other.errors.means)
     choice: Choice[Selection] = Choice("structure", Selection.row_nll, least)
     choice.consider("global", single)
@@ -551,6 +579,11 @@ def _known_nll(builder: Builder, fit: KernelFit, rules: PredictionRules) -> Arra
     return errors.row_nll(recalibrate(errors)[0])
 
 
+def _rows_of_look(n: int) -> int:
+    """How many of n rows are known where a structured kernel is looked at."""
+    return min(SINGLE.look_rows, int(SINGLE.look_share * n))
+
+
 def _look(
     plain: Variant,
     structured: Variant,
@@ -559,7 +592,7 @@ def _look(
     run: ExecutionContext,
 ) -> KernelFit | None:
     """The structured kernel of some of the rows, if it predicts the others better."""
-    n_known = min(SINGLE.look_rows, int(SINGLE.look_share * len(order)))
+    n_known = _rows_of_look(len(order))
     known, others = data.some(np.sort(order[:n_known])), np.sort(order[n_known:])
     learned = [one.learn(known, run, SINGLE.look_tolerance)[1] for one in (plain, structured)]
     likelihood = known.likelihood(np.arange(n_known))
