@@ -285,15 +285,13 @@ def _variants(builder: Builder) -> Iterator[Variant]:
         return
     if n <= SINGLE.noise_rows:
         yield Variant("expects noise", expecting_noise, firm)
-    has_many = builder.data.X.shape[1] >= SINGLE.many_columns
-    if has_many:
+    if builder.data.X.shape[1] >= SINGLE.many_columns:
         yield Variant("one length", tied, fixed)
         yield Variant("long lengths", long, held)
     else:
         yield Variant("firm prior", start, firm)
     yield Variant("weak prior", start, weak)
-    if not (has_many and _are_few(builder.data)):  # as many lengths as that cannot be learned
-        yield Variant("free lengths", start, free, min_gain=SINGLE.min_gain_of_free)
+    yield Variant("free lengths", start, free, min_gain=SINGLE.min_gain_of_free)
 
 
 def _with_forests(best: Evaluated, builder: Builder) -> list[Variant]:
