@@ -567,7 +567,7 @@ def standard_error(metric: Callable[..., float], *columns: ArrayLike) -> float:
     >>> y = np.random.default_rng(0).normal(size=1000)
     >>> mean = np.zeros(1000)
     >>> print(f"{rmse(y, mean):.3f} +- {standard_error(rmse, y, mean):.3f}")
-    0.976 +- 0.021
+    0.978 +- 0.024
     """
     arrays = _check_rows(2, **{f"column {i}": one for i, one in enumerate(columns, 1)})
     n = len(arrays[0])
