@@ -15,7 +15,7 @@ from manygp.answers import Rows
 from manygp.arrays import Array, IndexArray
 from manygp.committee.gradients import gradients
 from manygp.committee.paths import CommitteePaths
-from manygp.dual import with_slopes
+from manygp.dual import Dual, with_slopes
 from manygp.model import FittedModel
 from manygp.noise import split_variance
 
@@ -78,8 +78,14 @@ def _in_units_of_y(model: FittedModel, total: Slopes, function: Slopes | None) -
 def slopes_of_z(model: FittedModel, X: Array) -> tuple[Slopes, Slopes]:
     """Those of T(y), with the noise and without."""
     Z = inputs.scaled_rows(X, model.x_scaling, model.columns)
-    known = model.committee, model.rules, Z, model.settings.n_jobs
-    mean, function, noise = gradients(*known)
+    return in_units_of_z(model, Z, gradients(model.committee, model.rules, Z, model.settings.n_jobs))
+
+
+def in_units_of_z(
+    model: FittedModel, Z: Array, moments: tuple[Dual, ...]
+) -> tuple[Slopes, Slopes]:
+    """Those of T(y), with the noise and without, of what `gradients` says of scaled rows."""
+    mean, function, noise = moments
     total: Any = function + noise
     if model.noise is not None and model.rules == model.chosen:
         total = total * np.exp(model.noise.log_factor(0, with_slopes(Z), total, mean))
