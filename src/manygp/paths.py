@@ -78,7 +78,8 @@ def _in_units_of_y(model: FittedModel, total: Slopes, function: Slopes | None) -
 def slopes_of_z(model: FittedModel, X: Array) -> tuple[Slopes, Slopes]:
     """Those of T(y), with the noise and without."""
     Z = inputs.scaled_rows(X, model.x_scaling, model.columns)
-    return in_units_of_z(model, Z, gradients(model.committee, model.rules, Z, model.settings.n_jobs))
+    moments = gradients(model.committee, model.rules, Z, model.settings.n_jobs)
+    return in_units_of_z(model, Z, moments)
 
 
 def in_units_of_z(

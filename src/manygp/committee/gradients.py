@@ -52,14 +52,15 @@ def predict_slopes(expert: Expert, X: Array, at: TrendAt | None) -> ExpertSlopes
     k = signal(X, rows)
 
     def slope(by_k: Array) -> Array:
-        return signal.slopes(X, rows, np.broadcast_to(by_k, k.shape))
+        return signal.slopes(X, rows, by_k)
 
-    mean = Dual(k @ coefficients + factor.mean[0], slope(coefficients))
     prior_mean = Dual(np.full(len(X), factor.mean[0]), np.zeros_like(X))
     prior = Dual(np.maximum(signal.diag(X), PRECISION.smallest_prior), signal.diag_slope(X))
     v = k @ W.T
     solved = v @ W
-    explained = Dual(np.einsum("ai,ai->a", v, v), slope(2 * solved))
+    of_mean, of_explained = slope(np.stack([np.broadcast_to(coefficients, k.shape), 2 * solved]))
+    mean = Dual(k @ coefficients + factor.mean[0], of_mean)
+    explained = Dual(np.einsum("ai,ai->a", v, v), of_explained)
     variance = np.maximum(prior - explained, PRECISION.smallest_variance * prior)
     if at is None:
         return ExpertSlopes(mean, variance, prior, prior_mean, v, solved)
