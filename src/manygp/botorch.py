@@ -8,14 +8,18 @@ CPU, and returned in the type and on the device of the rows.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
 try:
     import torch
     from botorch.models.model import FantasizeMixin, Model
     from botorch.posteriors import GPyTorchPosterior
+    from botorch.sampling.pathwise.paths import SamplePath
+    from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths
     from gpytorch.constraints import Positive
     from gpytorch.distributions import MultivariateNormal
     from gpytorch.likelihoods import GaussianLikelihood
@@ -27,6 +31,7 @@ except ImportError as error:
     ) from error
 
 from manygp import answers, inputs
+from manygp.answers import Rows
 from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.committee.committee import Query
 from manygp.committee.gradients import Asked, combined, record_of
@@ -34,7 +39,9 @@ from manygp.dual import Dual, with_slopes
 from manygp.gp.expert import PRECISION, Expert
 from manygp.kernels.base import Kernel
 from manygp.model import FittedModel
-from manygp.paths import Slopes, in_units_of_z, slopes_of_z
+from manygp.optimise import lean
+from manygp.paths import SamplePaths, Slopes, in_units_of_z, slopes_of_z
+from manygp.regressor import ManyGPRegressor
 
 # Rows of which all covariances are computed, also those between batches, which are not needed:
 # fewer calls of the kernel cost less than these.
@@ -55,6 +62,10 @@ MANY_TARGETS = (
     "the model has {} targets; fit each by itself, and join the models with "
     "botorch.models.model.ModelList"
 )
+
+IMAGINED = "functions are drawn from a model of evaluated rows, and this one knows imagined ones"
+# Ax asks the class to make a model, then this module to fit it.
+AX = "ax.generators.torch.botorch_modular.utils"
 
 
 class Joint(NamedTuple):
@@ -101,6 +112,34 @@ class ManyGPModel(Model, FantasizeMixin):
         self.likelihood.to(torch.double).requires_grad_(False)
         self._observed: tuple[Any, Any, Any] | None = None
         self.eval()
+
+    @classmethod
+    def construct_inputs(
+        cls, training_data: Any, regressor: Any = None, **unknown: Any
+    ) -> dict[str, Any]:
+        """What the class is called with, of a data set: a fitted regressor. Ax asks for it.
+
+        Parameters
+        ----------
+        training_data : SupervisedDataset
+            Of one outcome; known variances of its values are the noise of its rows.
+        regressor : ManyGPRegressor, optional
+            With the parameters that are wanted; by default those of `manygp.optimise.lean`.
+        """
+        if unknown:
+            raise ValueError(
+                f"a model of plain numbers has no {', '.join(sorted(unknown))}; give categories "
+                "and fidelities as columns of numbers"
+            )
+        if training_data.Y.shape[-1] != 1:
+            raise ValueError(MANY_TARGETS.format(training_data.Y.shape[-1]))
+        X, y = _double(training_data.X).numpy(), _double(training_data.Y)[:, 0].numpy()
+        wanted = ManyGPRegressor(**lean(len(X))) if regressor is None else clone(regressor)
+        if training_data.Yvar is not None:
+            wanted.set_params(alpha=_double(training_data.Yvar)[:, 0].numpy())
+        if AX in sys.modules:  # there is nothing left to fit
+            sys.modules[AX].fit_botorch_model.register(cls)(lambda model, **options: None)
+        return {"regressor": wanted.fit(X, y)}
 
     @property
     def num_outputs(self) -> int:
@@ -202,6 +241,43 @@ class ManyGPModel(Model, FantasizeMixin):
         return _expanded(Joint(mean[..., n:] + moved, rest, own[..., n:]), moved.shape[:-1])
 
 
+class Paths(SamplePath):
+    """Functions drawn from a model, for BoTorch: see `ManyGPRegressor.sample_paths`.
+
+    Of rows (..., n, d) the values are (..., n), of every function where the shape of the drawing,
+    `shape`, is in front of that of the rows; batches of rows are broadcast against it.
+    """
+
+    def __init__(self, model: FittedModel, shape: Any) -> None:
+        super().__init__()
+        seed = int(torch.randint(2**31, ()))  # what torch.manual_seed makes the same again
+        self.shape, self._fitted = torch.Size(shape), model
+        self._drawn = SamplePaths(model, self.shape.numel(), seed, lambda X: Rows(X, None))
+
+    def set_ensemble_as_batch(self, ensemble_as_batch: bool) -> None:
+        """Nothing: no model is an ensemble."""
+
+    def forward(self, x: Any) -> Any:
+        X = _rows(self._fitted, x)
+        if X.ndim == 2 and not _wants_slopes(X):
+            values = torch.tensor(self._drawn(X.numpy()).T).reshape(*self.shape, -1)
+            return values.to(x)
+        batch = torch.broadcast_shapes(self.shape, X.shape[:-2])
+        paths = torch.arange(self.shape.numel()).reshape(*self.shape, 1)
+        paths = paths.expand(*batch, X.shape[-2]).reshape(-1).numpy()
+        flat = X.expand(*batch, *X.shape[-2:]).reshape(-1, X.shape[-1])
+        found = self._drawn.slopes(flat.detach().numpy(), paths)
+        return _sloped(flat, found.value, found.slope).reshape(*batch, -1).to(x)
+
+
+@DrawMatheronPaths.register(ManyGPModel)
+def _draw_paths(model: ManyGPModel, *, sample_shape: Any, **unused: Any) -> Paths:
+    """What `draw_matheron_paths` does; prior and update are those of `sample_paths`."""
+    if model._observed is not None:
+        raise ValueError(IMAGINED)
+    return Paths(model._fitted, sample_shape)
+
+
 def _usable(model: FittedModel) -> FittedModel:
     """The model, if BoTorch can have it."""
     if model.encoder is not None:
@@ -226,6 +302,8 @@ def _rows(model: FittedModel, X: Any) -> Any:
             f"X must be a tensor of rows (..., q, {model.n_columns}), one number for each column "
             f"that the model was fitted to; it is {shape}"
         )
+    if not X.is_floating_point():
+        raise ValueError(f"X must be of floating point, whose type the answer has, not {X.dtype}")
     if not torch.isfinite(X).all():
         raise ValueError("X contains NaN or infinity; rows must be complete")
     return _double(X)
