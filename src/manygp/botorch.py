@@ -270,12 +270,14 @@ class Paths(SamplePath):
         return _sloped(flat, found.value, found.slope).reshape(*batch, -1).to(x)
 
 
-@DrawMatheronPaths.register(ManyGPModel)
 def _draw_paths(model: ManyGPModel, *, sample_shape: Any, **unused: Any) -> Paths:
     """What `draw_matheron_paths` does; prior and update are those of `sample_paths`."""
     if model._observed is not None:
         raise ValueError(IMAGINED)
     return Paths(model._fitted, sample_shape)
+
+
+DrawMatheronPaths.register(ManyGPModel)(_draw_paths)
 
 
 def _usable(model: FittedModel) -> FittedModel:
