@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from manygp import answers, inputs
 from manygp.answers import Rows
 from manygp.arrays import Array, IndexArray
-from manygp.committee.gradients import gradients
+from manygp.committee.gradients import combined, gradients, record_of
 from manygp.committee.paths import CommitteePaths
 from manygp.dual import Dual, with_slopes
 from manygp.model import FittedModel
@@ -170,12 +170,14 @@ class SamplePaths:
             raise ValueError(NO_SLOPES_OF_TABLES)
         if answers.step_of(model) is not None:
             raise ValueError(NO_SLOPES_OF_STEPS)
-        total, function = slopes_of_z(model, rows.X)
         Z = inputs.scaled_rows(rows.X, model.x_scaling, model.columns)
         if which is None:
+            total, function = slopes_of_z(model, rows.X)
             drawn = self._drawn.slopes(Z, self._chosen)
         else:
-            drawn = self._drawn.each(Z, self._chosen[which])
+            record = record_of(model.committee, model.rules, Z)
+            total, function = in_units_of_z(model, Z, combined(model.rules, record))
+            drawn = self._drawn.each(Z, self._chosen[which], record)
         mean, std = function.mean[:, None], function.std[:, None]
         value = mean + std * drawn.value
         slope = function.mean_slope[:, None] + std[..., None] * drawn.slope / model.x_scaling.scale
