@@ -254,7 +254,7 @@ class Paths(SamplePath):
         self.shape, self._fitted = torch.Size(shape), model
         self._drawn = SamplePaths(model, self.shape.numel(), seed, lambda X: Rows(X, None))
 
-    def set_ensemble_as_batch(self, ensemble_as_batch: bool) -> None:
+    def set_ensemble_as_batch(self, ensemble_as_batch: Any) -> None:
         """Nothing: no model is an ensemble."""
 
     def forward(self, x: Any) -> Any:
