@@ -131,7 +131,8 @@ clean:
 .venv-botorch/.installed: pyproject.toml
 	test -x .venv-botorch/bin/python || $(PYTHON) -m venv .venv-botorch
 	.venv-botorch/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	.venv-botorch/bin/python -m pip install --quiet --disable-pip-version-check -e ".[botorch,test]"
+	.venv-botorch/bin/python -m pip install --quiet --disable-pip-version-check \
+		-e ".[botorch,test]" ax-platform optuna optuna-integration
 	touch $@
 
 .venv-docs/.installed: pyproject.toml

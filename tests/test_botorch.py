@@ -1,8 +1,11 @@
 """`manygp.botorch`: a fitted model answers BoTorch as it answers everybody, with gradients."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("torch")
 pytest.importorskip("botorch")
@@ -15,16 +18,29 @@ from botorch.acquisition import (
     qLogNoisyExpectedImprovement,
     qUpperConfidenceBound,
 )
-from botorch.models import SingleTaskGP
+from botorch.acquisition.joint_entropy_search import qJointEntropySearch
+from botorch.acquisition.max_value_entropy_search import (
+    qLowerBoundMaxValueEntropy,
+    qMaxValueEntropy,
+)
+from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
+from botorch.acquisition.utils import get_optimal_samples
+from botorch.generation import MaxPosteriorSampling
+from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.model import ModelList
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.sampling.pathwise import draw_matheron_paths
+from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.means import ZeroMean
 
 from manygp import ManyGPRegressor
+from manygp.answers import Rows
 from manygp.botorch import ManyGPModel
 from manygp.kernels import Matern, White
+from manygp.optimise import lean
+from manygp.paths import SamplePaths
 
 # Warnings of other libraries about themselves are not ours.
 pytestmark = [
@@ -180,14 +196,33 @@ def acquisition(name, model):
             model, tensor(X[:10]), sampler=sampler, cache_root=False
         ),
         "qKG": lambda: qKnowledgeGradient(model, num_fantasies=3),
+        "qMES": lambda: qMaxValueEntropy(model, tensor(X), num_fantasies=2),
+        "GIBBON": lambda: qLowerBoundMaxValueEntropy(model, tensor(X)),
+        "qJES": lambda: qJointEntropySearch(
+            model, *get_optimal_samples(model, BOUNDS, num_optima=4, raw_samples=64)
+        ),
+        "qLogNEHVI": lambda: qLogNoisyExpectedHypervolumeImprovement(
+            ModelListGP(model, ManyGPModel(MODELS["uniform"])),
+            ref_point=[8.0, 8.0],
+            X_baseline=tensor(X[:20]),
+            sampler=sampler,
+            cache_root=False,
+        ),
     }[name]()
 
 
-@pytest.mark.parametrize("name", ["LogEI", "qLogEI", "qUCB", "qLogNEI", "qKG"])
+# With how many rows at once.
+ACQUISITIONS = {
+    "LogEI": 1, "qLogEI": 2, "qUCB": 2, "qLogNEI": 2, "qKG": 1, "qMES": 1, "GIBBON": 1, "qJES": 2,
+    "qLogNEHVI": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACQUISITIONS)
 @pytest.mark.parametrize("model", ["one-expert", "committee"])
 def test_acquisition_functions_are_optimised(name, model):
-    wanted = acquisition(name, ManyGPModel(MODELS[model]))
-    q = 1 if name in ("LogEI", "qKG") else 2
+    torch.manual_seed(0)
+    wanted, q = acquisition(name, ManyGPModel(MODELS[model])), ACQUISITIONS[name]
     begin = tensor(QUERIES if name == "qKG" else QUERIES[:, :q])
     chosen, value = optimize_acqf(
         wanted,
@@ -200,6 +235,86 @@ def test_acquisition_functions_are_optimised(name, model):
     assert chosen.shape == (q, 2)
     assert torch.all((chosen >= BOUNDS[0]) & (chosen <= BOUNDS[1]))
     assert float(value) > float(wanted(begin).detach().max())
+
+
+@EVERY
+def test_paths_are_those_of_sample_paths(name):
+    known, model = MODELS[name], ManyGPModel(MODELS[name])
+    torch.manual_seed(3)
+    paths = draw_matheron_paths(model, torch.Size([2, 3]))
+    torch.manual_seed(3)
+    seed = int(torch.randint(2**31, ()))
+    drawn = SamplePaths(known.model_, 6, seed, lambda rows: Rows(rows, None))
+    expected = drawn(QUERIES[0]).T.reshape(2, 3, 4)
+    assert_array_equal(paths(tensor(QUERIES[0])), expected)
+    assert paths(tensor(QUERIES)[:, None, None]).shape == (3, 2, 3, 4)
+    assert paths(tensor(QUERIES[0]).float()).dtype == torch.float32
+    for rows in (
+        tensor(QUERIES[0], slopes=True),
+        tensor(np.tile(QUERIES[0], (2, 3, 1, 1)), slopes=True),
+    ):
+        values = paths(rows)  # batches of rows are one for each path
+        assert_allclose(values.detach(), expected, rtol=1e-8)
+        (slope,) = torch.autograd.grad(values.sum(), rows)
+        if rows.ndim == 4:
+            by_path = drawn.slopes(QUERIES[0]).slope.transpose(1, 0, 2).reshape(2, 3, 4, 2)
+            assert_allclose(slope, by_path, rtol=1e-7, atol=1e-9)
+
+
+def test_thompson_sampling_takes_rows_of_a_candidate_set():
+    model, among = ManyGPModel(MODELS["committee"]), tensor(RNG.uniform(size=(50, 2)) * [2, 5])
+    taken = MaxPosteriorSampling(model, replacement=False)(among, num_samples=3)
+    assert all(row.tolist() in among.tolist() for row in taken)
+    assert len(np.unique(taken, axis=0)) == 3
+
+
+def test_no_functions_are_drawn_given_imagined_rows():
+    model = ManyGPModel(MODELS["committee"])
+    model = model.condition_on_observations(tensor(QUERIES[0]), tensor(np.ones((4, 1))))
+    with pytest.raises(ValueError, match="imagined"):
+        draw_matheron_paths(model, torch.Size([2]))
+
+
+@pytest.mark.parametrize("kind", ["lean", "own", "known-noise"])
+def test_a_model_is_made_of_a_data_set(kind):
+    names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
+    noise = torch.full((60, 1), 0.5, dtype=torch.double) if kind == "known-noise" else None
+    data = SupervisedDataset(tensor(X[:60]), tensor(Y[:60, None]), Yvar=noise, **names)
+    own = ManyGPRegressor(KERNEL, **PLAIN)
+    expected = {
+        "lean": lambda: ManyGPRegressor(**lean(60)),
+        "own": lambda: ManyGPRegressor(KERNEL, **PLAIN),
+        "known-noise": lambda: ManyGPRegressor(KERNEL, **PLAIN, alpha=np.full(60, 0.5)),
+    }[kind]()
+    options = {} if kind == "lean" else {"regressor": own}
+    made = ManyGPModel(**ManyGPModel.construct_inputs(data, **options))
+    mean = expected.fit(X[:60], Y[:60]).predict(QUERIES[0])
+    assert_array_equal(made.posterior(tensor(QUERIES[0])).mean[:, 0], mean)
+    assert not hasattr(own, "model_")
+    with pytest.raises(ValueError, match="categorical_features"):
+        ManyGPModel.construct_inputs(data, categorical_features=[1])
+    names["outcome_names"] = ["y", "z"]
+    both = SupervisedDataset(tensor(X[:60]), tensor(np.ones((60, 2))), **names)
+    with pytest.raises(ValueError, match="ModelList"):
+        ManyGPModel.construct_inputs(both)
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "optimisation.md").read_text()
+RECIPES = re.findall(r"\n\n```\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("library", ["botorch", "optuna_integration", "ax"])
+def test_recipes_of_the_page_run(library, capsys):
+    pytest.importorskip(library)
+    first = next(one for one in RECIPES if f"\nfrom {library}" in f"\n{one}")
+    names = {"X": X, "y": Y}
+    exec(compile(first, "optimisation.md", "exec"), names)
+    if library == "botorch":
+        assert names["rows"].shape == (4, 2)
+        return
+    found = eval(capsys.readouterr().out.splitlines()[-1])
+    assert abs(found["width"] - 0.3) < 0.2
+    assert abs(found["depth"] - 0.6) < 0.2
 
 
 def test_types_outputs_and_lists():
@@ -223,6 +338,8 @@ def test_wrong_rows_and_values_are_refused():
     model = ManyGPModel(MODELS["one-expert"])
     with pytest.raises(ValueError, match=r"rows \(..., q, 2\).*\(4, 3\)"):
         model.posterior(torch.zeros(4, 3))
+    with pytest.raises(ValueError, match=r"floating point.*torch.int64"):
+        model.posterior(torch.zeros(4, 2, dtype=torch.long))
     with pytest.raises(ValueError, match="NaN or infinity"):
         model.posterior(torch.full((4, 2), torch.nan))
     with pytest.raises(ValueError, match="one value for each row"):

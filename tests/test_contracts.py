@@ -16,9 +16,10 @@ from data import read_only
 from kernel_cases import CASES, rows
 from manygp import ManyGPRegressor
 from manygp.committee.committee import PARTITIONS
+from manygp.committee.gradients import predict_slopes
 from manygp.dual import SLOPES, value_and_slope, with_slopes
 from manygp.gp import expert
-from manygp.gp.expert import condition, predict_expert, predict_slopes
+from manygp.gp.expert import condition, predict_expert
 from manygp.gp.marginal_likelihood import KernelFit, TrainingData
 from manygp.gp.trend import TrendAt
 from manygp.kernels import Linear, Matern, White, default_kernel
@@ -481,11 +482,12 @@ EVERY_SIGNAL = pytest.mark.parametrize("name", SIGNALS)
 def test_slopes_of_kernels_equal_differences(name):
     kernel, d = CASES[name].kernel, CASES[name].n_columns
     rng = np.random.default_rng(7)
-    Z, X, K_bar = rows(9, d), rng.normal(size=(3, d)), rng.normal(size=(3, 9))
+    Z, X, K_bar = rows(9, d), rng.normal(size=(3, d)), rng.normal(size=(2, 3, 9))
     found, of_diagonal = kernel.slopes(X, Z, K_bar), kernel.diag_slope(X)
+    assert_allclose(kernel.slopes(X, Z, K_bar[0]), found[0], rtol=1e-12)  # one sum, or several
     for a, x in enumerate(X):
         expected = by_differences(lambda z: kernel(z[None], Z)[0], x)
-        assert_allclose(found[a], K_bar[a] @ expected, rtol=1e-6, atol=1e-7)
+        assert_allclose(found[:, a], K_bar[:, a] @ expected, rtol=1e-6, atol=1e-7)
         expected = by_differences(lambda z: kernel.diag(z[None])[0], x)
         assert_allclose(of_diagonal[a], expected, rtol=1e-6, atol=1e-8)
 
@@ -504,7 +506,7 @@ def test_an_expert_has_the_slopes_of_what_it_predicts(name, constant_mean):
         return np.array([found.mean[0, 0], found.variance[0], found.prior_variance[0]])
 
     X = np.random.default_rng(7).normal(size=(2, d))
-    mean, variance, prior, _ = found = predict_slopes(one, X, None)
+    mean, variance, prior, *_ = found = predict_slopes(one, X, None)
     for a, x in enumerate(X):
         assert_allclose([mean.value[a], variance.value[a], prior.value[a]], said(x), rtol=1e-10)
         slopes = [mean.slope[a], variance.slope[a], prior.slope[a]]

@@ -13,9 +13,9 @@ from sklearn.utils import check_random_state
 from manygp import answers, inputs
 from manygp.answers import Rows
 from manygp.arrays import Array, IndexArray
-from manygp.committee.gradients import gradients
+from manygp.committee.gradients import combined, gradients, record_of
 from manygp.committee.paths import CommitteePaths
-from manygp.dual import with_slopes
+from manygp.dual import Dual, with_slopes
 from manygp.model import FittedModel
 from manygp.noise import split_variance
 
@@ -78,8 +78,15 @@ def _in_units_of_y(model: FittedModel, total: Slopes, function: Slopes | None) -
 def slopes_of_z(model: FittedModel, X: Array) -> tuple[Slopes, Slopes]:
     """Those of T(y), with the noise and without."""
     Z = inputs.scaled_rows(X, model.x_scaling, model.columns)
-    known = model.committee, model.rules, Z, model.settings.n_jobs
-    mean, function, noise = gradients(*known)
+    moments = gradients(model.committee, model.rules, Z, model.settings.n_jobs)
+    return in_units_of_z(model, Z, moments)
+
+
+def in_units_of_z(
+    model: FittedModel, Z: Array, moments: tuple[Dual, ...]
+) -> tuple[Slopes, Slopes]:
+    """Those of T(y), with the noise and without, of what `gradients` says of scaled rows."""
+    mean, function, noise = moments
     total: Any = function + noise
     if model.noise is not None and model.rules == model.chosen:
         total = total * np.exp(model.noise.log_factor(0, with_slopes(Z), total, mean))
@@ -163,12 +170,14 @@ class SamplePaths:
             raise ValueError(NO_SLOPES_OF_TABLES)
         if answers.step_of(model) is not None:
             raise ValueError(NO_SLOPES_OF_STEPS)
-        total, function = slopes_of_z(model, rows.X)
         Z = inputs.scaled_rows(rows.X, model.x_scaling, model.columns)
         if which is None:
+            total, function = slopes_of_z(model, rows.X)
             drawn = self._drawn.slopes(Z, self._chosen)
         else:
-            drawn = self._drawn.each(Z, self._chosen[which])
+            record = record_of(model.committee, model.rules, Z)
+            total, function = in_units_of_z(model, Z, combined(model.rules, record))
+            drawn = self._drawn.each(Z, self._chosen[which], record)
         mean, std = function.mean[:, None], function.std[:, None]
         value = mean + std * drawn.value
         slope = function.mean_slope[:, None] + std[..., None] * drawn.slope / model.x_scaling.scale

@@ -295,7 +295,7 @@ class CommitteePaths:
         step = min(step, self._block_rows(paths))
         for start in range(0, len(Z), step):
             X = Z[start : start + step]
-            scale, basis = self._scales(X)
+            scale, basis = self._scales(X, record_of(self.committee, self.rules, X))
             total = np.zeros((len(X), len(paths)))
             slope = np.zeros((*total.shape, X.shape[1]))
             for expert, (seat, rows), parts in self._each(X, paths):
@@ -311,10 +311,13 @@ class CommitteePaths:
             blocks.append(Dual(total, slope))
         return Dual.joined(blocks)
 
-    def each(self, Z: Array, paths: IndexArray) -> Dual:
-        """Values of one path for each row, paths (N,), with derivatives: (N, 1), (N, 1, d)."""
+    def each(self, Z: Array, paths: IndexArray, record: ExpertPredictions) -> Dual:
+        """Values of one path for each row, paths (N,), with derivatives: (N, 1), (N, 1, d).
+
+        `record` is what the experts predict for the rows, with derivatives.
+        """
         value, slope = np.zeros((len(Z), 1)), np.zeros((len(Z), 1, Z.shape[1]))
-        scale, basis = self._scales(Z)
+        scale, basis = self._scales(Z, record)
         for group in np.unique(paths // SIZES.sharing).tolist():
             rows = np.flatnonzero(paths // SIZES.sharing == group)
             for expert, (seat, asking), parts in self._each(Z[rows], paths[rows]):
@@ -331,9 +334,8 @@ class CommitteePaths:
                     slope[places, 0] += one.value[:, None] * rise + one.slope * found[:, None]
         return Dual(value, slope)
 
-    def _scales(self, X: Array) -> tuple[Dual, Any]:
+    def _scales(self, X: Array, record: ExpertPredictions) -> tuple[Dual, Any]:
         """Factors of the experts' draws at rows X, with derivatives, and the trend's terms."""
-        record = record_of(self.committee, self.rules, X)
         weights, own = self._weights_and_variances([record])
         basis: Any = None
         if self.committee.trend is not None:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from manygp.arrays import AnyArray, Array, IndexArray
-from manygp.dual import Dual
 from manygp.gp.marginal_likelihood import (
     PADDING,
     KernelFit,
@@ -472,46 +471,6 @@ def predict_expert(
     variance = prior - np.einsum("ij,ij->i", v, v, dtype=float)
     variance = np.maximum(variance, PRECISION.smallest_variance * prior)
     return Prediction(mean, variance, prior, prior_mean, unexplained)
-
-
-class ExpertSlopes(NamedTuple):
-    """Prediction of one expert for N rows, each (N,) with derivatives by its inputs (N, d)."""
-
-    mean: Dual
-    variance: Dual
-    prior_variance: Dual
-    prior_mean: Dual
-
-
-def predict_slopes(expert: Expert, X: Array, at: TrendAt | None) -> ExpertSlopes:
-    """The posterior of one target at rows X (N, d), and its derivatives in closed form.
-
-    `at` is what the trend says about the rows, with derivatives.
-    """
-    n, signal, factor = len(expert.X), expert.kernel.signal, expert.factor
-    rows, coefficients, W = expert.X, factor.coefficients[:n, 0], factor.whitener[:n, :n]
-    k = signal(X, rows)
-
-    def slope(by_k: Array) -> Array:
-        return signal.slopes(X, rows, np.broadcast_to(by_k, k.shape))
-
-    mean = Dual(k @ coefficients + factor.mean[0], slope(coefficients))
-    prior_mean = Dual(np.full(len(X), factor.mean[0]), np.zeros_like(X))
-    prior = Dual(np.maximum(signal.diag(X), PRECISION.smallest_prior), signal.diag_slope(X))
-    v = k @ W.T
-    explained = Dual(np.einsum("ai,ai->a", v, v), slope(2 * (v @ W)))
-    variance = np.maximum(prior - explained, PRECISION.smallest_variance * prior)
-    if at is None:
-        return ExpertSlopes(mean, variance, prior, prior_mean)
-    trend: Any = at
-    left = whole = trend.variance_with(at.basis)
-    if at.basis is not None and factor.terms is not None:
-        unexplained = trend.basis.value - k @ factor.terms.coefficients[:n] - factor.terms.mean
-        by_k = unexplained @ factor.terms.coefficients[:n].T
-        by_x = np.einsum("ar,ard->ad", unexplained, trend.basis.slope) - slope(by_k)
-        left = at.spread + Dual(np.einsum("ar,ar->a", unexplained, unexplained), 2 * by_x)
-    shift = trend.mean[:, 0]
-    return ExpertSlopes(mean + shift, variance + left, prior + whole, prior_mean + shift)
 
 
 def is_vector(expert: Expert, X: Array) -> bool:

@@ -235,14 +235,15 @@ class ByColumn(Kernel):
         """k_j' of p(r) exp(-r), times the sum of the other kernels where it is one of pairs."""
         p = np.polynomial.polynomial.Polynomial(PROFILES[self.nu][KERNEL].coefficients)
         fall, scale = p.deriv() - p, np.broadcast_to(self._scale, X1.shape[1])
-        of_all = np.zeros_like(K_bar)
+        of_all = np.zeros(K_bar.shape[-2:])
         for _, r, variance in self._distances(X1, X2):
             of_all += variance * p(r) * np.exp(-r)
-        slopes = np.empty_like(X1)
+        slopes = np.empty((*K_bar.shape[:-1], X1.shape[1]))
         for j, (u, r, variance) in enumerate(self._distances(X1, X2)):
             decay = variance * np.exp(-r)
             weight = K_bar if self.degree == 1 else K_bar * (of_all - p(r) * decay)
-            slopes[:, j] = scale[j] * np.einsum("ai,ai->a", weight, fall(r) * decay * np.sign(u))
+            rise = fall(r) * decay * np.sign(u)
+            slopes[..., j] = scale[j] * np.einsum("...ai,ai->...a", weight, rise)
         return slopes
 
     def _distances(self, X1: Array, X2: Array) -> Iterator[tuple[Array, Array, float]]:

@@ -118,7 +118,8 @@ class Kernel(SklearnKernelMixin, ABC):
     def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
         """sum_i K_bar_ai dk(x_a, x_i) / dx_a for rows x_a of X1 (N, d) and x_i of X2: (N, d).
 
-        K_bar has the shape (N, n). So summed up, no derivative needs an (N, n, d) array.
+        K_bar has the shape (N, n), or (..., N, n) for several sums, (..., N, d). So summed up, no
+        derivative needs an (N, n, d) array.
         """
         raise ValueError(
             f"the kernel {self} has no derivative by its inputs; sums and products of those of "
@@ -291,7 +292,7 @@ class OneVariance(Kernel):
         return np.full(len(X), self.variance)
 
     def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
-        return np.zeros_like(X1)
+        return np.zeros((*K_bar.shape[:-1], X1.shape[1]))
 
 
 @register_kernel
@@ -482,10 +483,11 @@ class Product(Pair):
         return self.left.diag(X) * self.right.diag(X)
 
     def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
-        total = np.zeros_like(X1)
+        total = np.zeros((*K_bar.shape[:-1], X1.shape[1]))
         for one, other in ((self.left, self.right), (self.right, self.left)):
             if not isinstance(one, OneVariance):  # which has no slope
-                total += one.slopes(X1, X2, K_bar * other(X1, X2))
+                factor = other.cross(X1, X2, Workspace(K_bar.shape[-2:]))
+                total += one.slopes(X1, X2, K_bar * factor)
         return total
 
     def diag_slope(self, X: Array) -> Array:
@@ -625,12 +627,12 @@ class Stationary(Kernel):
 
     def slopes(self, X1: Array, X2: Array, K_bar: Array) -> Array:
         """dk/d(r^2) times d(r^2)/dx_j = 2 (x_j - x_ij) stretch^2 / length_scale_j^2, summed."""
-        scale, work = self.stretch / np.asarray(self.length_scale), Workspace(K_bar.shape)
+        scale, work = self.stretch / np.asarray(self.length_scale), Workspace(K_bar.shape[-2:])
         middle = X2.mean(axis=0)
         Z1, Z2 = (X1 - middle) * scale, (X2 - middle) * scale
         r2 = self.squared_distances(Z1, Z2, work.take())
         H = K_bar * self.profile(r2, work, slope=True)[1]
-        slopes: Array = 2 * scale * (H.sum(axis=1)[:, None] * Z1 - H @ Z2)
+        slopes: Array = 2 * scale * (H.sum(axis=-1)[..., None] * Z1 - H @ Z2)
         return slopes
 
     def inverse_lengths(self, n_features: int) -> Array:

@@ -157,7 +157,7 @@ class Periodic(Kernel):
         """-2 k sin(2 angle_j) pi / period_j / length_scale_j^2, summed."""
         weight = -2 * K_bar * self(X1, X2)
         angles = [angle for angle, _ in self.angles(X1, X2)]
-        sums = [np.einsum("ai,ai->a", weight, np.sin(2 * angle)) for angle in angles]
+        sums = [np.einsum("...ai,ai->...a", weight, np.sin(2 * angle)) for angle in angles]
         rise = np.pi / np.asarray(self.period) / np.asarray(self.length_scale) ** 2
-        slopes: Array = np.stack(sums, axis=1) * rise
+        slopes: Array = np.stack(sums, axis=-1) * rise
         return slopes

@@ -1,6 +1,6 @@
 """An optimiser of functions that take long: ask for rows to evaluate, tell what came out."""
 
-from manygp.optimise.optimiser import Best, Optimiser, minimise
+from manygp.optimise.optimiser import Best, Optimiser, lean, minimise
 from manygp.optimise.space import Space
 
-__all__ = ["Best", "Optimiser", "Space", "minimise"]
+__all__ = ["Best", "Optimiser", "Space", "lean", "minimise"]

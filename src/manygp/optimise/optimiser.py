@@ -55,6 +55,12 @@ LEAN: dict[str, Any] = {
 }
 
 
+def lean(n_rows: int) -> dict[str, Any]:
+    """Parameters of `ManyGPRegressor` of n_rows whose fit takes seconds, as between two steps."""
+    size = n_rows if n_rows <= SINGLE_ROWS else EXPERT_ROWS
+    return {**LEAN, "points_per_expert": size}
+
+
 # What reading a state can end with where the file holds something else.
 STATE_ERRORS = (
     ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError,
@@ -287,8 +293,7 @@ class Optimiser:
         cap = min(finite.max(), high + REGION.outlier * (high - low))  # how bad does not matter
         cap = max(cap, finite.min())
         values = np.minimum(np.where(np.isfinite(values), values, cap), cap)
-        size = len(values) if len(values) <= SINGLE_ROWS else EXPERT_ROWS
-        parameters = {**LEAN, "points_per_expert": size, **self.model}
+        parameters = {**lean(len(values)), **self.model}
         kernel: Any = default_kernel(features.shape[1])
         if known.holds(len(values)):
             kernel, parameters["optimizer"] = parse_kernel(known.kernel), None
