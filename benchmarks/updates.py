@@ -30,10 +30,10 @@ from manygp import ManyGPRegressor
 
 LEVEL = 0.9
 # Rows of a window in which coverage is counted, and what `window` keeps.
-WINDOW = 1000
+WINDOW = 2000
 KEPT = 2000
 # Rows before the stream, and its days and rows of a day.
-FIRST, DAYS, DAY_ROWS = 2000, 20, 250
+FIRST, DAYS, DAY_ROWS = 2000, 24, 250
 # Rows of flights that take part, as a share; its first month is before the stream.
 SHARE, FLIGHT_DAYS = 0.1, 28
 # What is left out of the choices of a fit, so that a study takes minutes.
@@ -45,7 +45,8 @@ LEAN: dict[str, Any] = {
 TIMED: dict[str, Any] = {
     **LEAN, "overlap": 0.25, "calibration": "information", "temperature": 1.0, "routing": 8,
 }  # fmt: skip
-REPEATS = 25
+# Updates of each kind.
+REPEATS = (100, 20, 15)
 
 
 # Cost.
@@ -57,19 +58,15 @@ def simulated_rows(n: int, rng: np.random.Generator) -> tuple[Any, Any]:
     return X, np.sin(5 * X[:, 0]) * X[:, 1] + 0.2 * rng.normal(size=n)
 
 
-def median_seconds(model: ManyGPRegressor, rows: Callable[[], tuple[Any, Any]]) -> float:
-    """Median seconds of an update, and of a prediction after it, which must not pay for it."""
-    seconds = []
-    for _ in range(REPEATS):
-        X, y = rows()
-        start = process_time()
-        model.partial_fit(X, y, refresh="never")
-        seconds.append(process_time() - start)
-    return float(np.median(seconds))
+def seconds_of(model: ManyGPRegressor, rows: tuple[Any, Any]) -> float:
+    """Seconds of an update."""
+    start = process_time()
+    model.partial_fit(*rows, refresh="never")
+    return process_time() - start
 
 
 def cost(sizes: list[int]) -> None:
-    """What it costs to add rows to models of these sizes, and how that grows."""
+    """What it costs to add rows to models of these sizes, in turns, and how that grows."""
     rng = np.random.default_rng(0)
 
     def near(k: int) -> tuple[Any, Any]:
@@ -82,17 +79,16 @@ def cost(sizes: list[int]) -> None:
         "100 rows of one place": lambda: near(100),
         "100 rows anywhere": lambda: simulated_rows(100, rng),
     }
-    first: dict[str, float] = {}
-    for n in sizes:
-        model = ManyGPRegressor(**TIMED).fit(*simulated_rows(n, rng))
-        start = process_time()
-        model.partial_fit(*kinds["1 row"](), refresh="never")
-        print(f"{n:,} rows: the first update {1e3 * (process_time() - start):.1f} ms")
-        for name, rows in kinds.items():
-            own = copy.copy(model)
-            seconds = median_seconds(own, rows)
-            ratio = seconds / first.setdefault(name, seconds)
-            print(f"  {name}: {1e3 * seconds:.1f} ms, {ratio:.2f} of the first size", flush=True)
+    models = [ManyGPRegressor(**TIMED).fit(*simulated_rows(n, rng)) for n in sizes]
+    for n, model in zip(sizes, models, strict=True):
+        first = seconds_of(model, kinds["1 row"]())
+        print(f"{n:,} rows: the first update {1e3 * first:.1f} ms", flush=True)
+    for (name, rows), repeats in zip(kinds.items(), REPEATS, strict=True):
+        own = [copy.copy(model) for model in models]
+        every = [[seconds_of(one, rows()) for one in own] for _ in range(repeats)]
+        seconds = np.median(every, axis=0)
+        for n, one, ratio in zip(sizes, seconds, seconds / seconds[0], strict=True):
+            print(f"{name}, {n:,} rows: {1e3 * one:.1f} ms, {ratio:.2f} of the first size")
 
 
 # Streams.

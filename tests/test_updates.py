@@ -32,14 +32,30 @@ KINDS = {
     "paper": {"label": "kx-ent-c", "points_per_expert": 40, "random_state": 0},
     "communication": {**LEAN, "aggregation": "grbcm", "points_per_expert": 40},
     "local noise": {**LEAN, "noise": "local", "points_per_expert": 40},
+    "two targets": {**LEAN, "noise": "local", "points_per_expert": 40},
+    "logarithm": {**LEAN, "target_transform": "log", "points_per_expert": 40},
+    "steps": {**LEAN, "points_per_expert": 40},
+    "weights": {**LEAN, "points_per_expert": 40},
 }
+# What the targets of a kind are, where they are not those of `rows`.
+TARGETS = {
+    "two targets": lambda y: np.stack([y, np.cos(9 * y)], axis=1),
+    "logarithm": np.exp,
+    "steps": lambda y: np.maximum(y, 0.0),
+}
+
+
+def rows_of(kind, n, seed=0):
+    X, y = rows(n, seed)
+    return X, TARGETS.get(kind, np.array)(y)
 
 
 def fitted(kind, n=240, seed=0):
     given = dict(KINDS[kind])
     label = given.pop("label", None)
     new = ManyGPRegressor.from_label(label, **given) if label else ManyGPRegressor(**given)
-    return new.fit(*rows(n, seed))
+    known = {"sample_weight": 1.0 + np.arange(n) % 3} if kind == "weights" else {}
+    return new.fit(*rows_of(kind, n, seed), **known)
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +104,12 @@ def assert_as_from_scratch(estimator, X):
 def test_any_sequence_is_as_conditioning_from_scratch(models, kind, seed):
     rng, estimator = np.random.default_rng(seed), models(kind)
     X_new, _ = rows(30, seed=99)
-    held = dict(enumerate(zip(*rows(240), strict=True)))
+    held = dict(enumerate(zip(*rows_of(kind, 240), strict=True)))
     for step in range(8):
-        action = rng.choice(["add", "add", "forget", "merge"])
+        # Rows of weights cannot be merged.
+        action = rng.choice(["add", "add", "forget", "add" if kind == "weights" else "merge"])
         if action == "add":
-            X, y = rows(int(rng.integers(1, 60)), seed=100 * seed + step + 1)
+            X, y = rows_of(kind, int(rng.integers(1, 60)), seed=100 * seed + step + 1)
             start = max(estimator._model.updates.next_id if estimator._model.updates else 240, 0)
             held |= {start + i: one for i, one in enumerate(zip(X, y, strict=True))}
             estimator.partial_fit(X, y, refresh="never")
@@ -101,7 +118,7 @@ def test_any_sequence_is_as_conditioning_from_scratch(models, kind, seed):
             estimator.forget(gone)
             held = {i: one for i, one in held.items() if i not in set(gone.tolist())}
         else:
-            other, (X, y) = copy.deepcopy(estimator), rows(7, seed=1000 + step)
+            other, (X, y) = copy.deepcopy(estimator), rows_of(kind, 7, seed=1000 + step)
             other.partial_fit(X, y, refresh="never")
             start = estimator._model.updates.next_id if estimator._model.updates else 240
             held |= {start + i: one for i, one in enumerate(zip(X, y, strict=True))}
@@ -112,16 +129,16 @@ def test_any_sequence_is_as_conditioning_from_scratch(models, kind, seed):
     X, Y = manygp.answers.training_rows(estimator._model)
     expected = [held[i] for i in sorted(held)]
     np.testing.assert_allclose(X, [x for x, _ in expected], atol=1e-9)
-    np.testing.assert_allclose(Y[:, 0], [y for _, y in expected], atol=1e-9)
+    np.testing.assert_allclose(np.squeeze(Y), [y for _, y in expected], atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_updated_model_is_saved_and_goes_on(models, tmp_path, kind):
-    estimator, (X, y) = models(kind), rows(50, seed=1)
+    estimator, (X, y) = models(kind), rows_of(kind, 50, seed=1)
     estimator.partial_fit(X, y, refresh="never").forget([3, 200, 241])
     estimator.save(tmp_path / "m.manygp")
     loaded = manygp.load(tmp_path / "m.manygp")
-    X_new, y_new = rows(40, seed=2)
+    X_new, y_new = rows_of(kind, 40, seed=2)
     for one in (estimator, loaded):
         assert one.row_ids_.tolist() == [i for i in range(290) if i not in (3, 200, 241)]
         assert one.drift_ == estimator.drift_ or np.isnan(one.drift_.coverage)

@@ -20,6 +20,7 @@ from manygp.training.updates import (
     merged,
     places_of,
     refreshed,
+    require_row_by_row,
     scaled,
     updated,
 )
@@ -147,12 +148,7 @@ class Updating(BaseEstimator):
     def _require_row_by_row(self) -> None:
         """Refuse to change a model whose errors are those of models without groups or time."""
         self._require_fit()
-        by = self._model.left_out_by
-        if by != "row":
-            raise ValueError(
-                f"the model was fitted with {'groups' if by == 'group' else by}: what it promises "
-                "comes from models that were fitted without some rows; fit all rows again"
-            )
+        require_row_by_row(self._model)
 
     def _changed(self, before: FittedModel, model: FittedModel) -> Self:
         """The estimator with a model that was made of the one that it had before."""

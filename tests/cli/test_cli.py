@@ -1288,6 +1288,7 @@ def test_rows_are_left_out_by_the_groups_or_the_time_of_a_column(tmp_path):
     assert by_time["columns"] == ["a", "b", "day"]
     assert by_time["left_out"]["rows"] == 36
     assert manygp.load(tmp_path / "t").model_.left_out_by == "time"
+    assert "fit all rows again" in refused("update", tmp_path / "t", tmp_path / "t.csv")
     checked = run("check", tmp_path / "t.csv", "--target", "y", "--groups", "who", "--drop", "day")
     assert "who" in checked.stdout
     result = invoke((*fit, tmp_path / "n", "--groups", "y"))

@@ -95,9 +95,10 @@ def update(
         from manygp.model import ids_of
         from manygp.storage import write_model
         from manygp.training.experts import ExecutionContext
-        from manygp.training.updates import forgotten, updated
+        from manygp.training.updates import forgotten, require_row_by_row, updated
 
         fitted = TableModel.load(model, missing=missing, unknown=unknown)
+        require_row_by_row(fitted.model)
         told.begin("reading")
         with data_file(data) as path:
             new, n_without = _read(fitted, path, (target, noise_column), decimal)

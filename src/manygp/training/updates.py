@@ -146,6 +146,16 @@ def _state(model: FittedModel) -> Updates:
     return Updates(following, following, n, max(len(part) for part in parts), room=Room())
 
 
+def require_row_by_row(model: FittedModel) -> None:
+    """Refuse to change a model whose errors are those of models without groups or time."""
+    if model.left_out_by != "row":
+        by = "groups" if model.left_out_by == "group" else model.left_out_by
+        raise ValueError(
+            f"the model was fitted with {by}: what it promises comes from models that were fitted "
+            "without some rows; fit all rows again"
+        )
+
+
 # Rows that come.
 
 
