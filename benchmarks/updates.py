@@ -9,9 +9,10 @@
 
 Streams: each day is predicted before it is known, and then added. `update` adds its rows by
 `partial_fit`; `window` also forgets all but the last rows; `never` adds rows and learns nothing
-else; `refit` fits all rows again each day; `sgd` is scikit-learn's `SGDRegressor`, which has
-`partial_fit` too, on scaled columns and categories of 0 and 1, with intervals that are conformal
-on the last rows. Seconds are those of processors, on one core.
+else; `refit` fits all rows again each day. Others have intervals that are conformal on the last
+rows, and categories as columns of 0 and 1: `sgd`, scikit-learn's `SGDRegressor`; `hgb`, its
+`HistGradientBoostingRegressor` with `warm_start`; and `river`, an adaptive random forest, where
+river is installed. Seconds are those of processors, on one core.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import SGDRegressor
 from sklearn.preprocessing import StandardScaler
 
@@ -32,6 +34,8 @@ LEVEL = 0.9
 # Rows of a window in which coverage is counted, and what `window` keeps.
 WINDOW = 2000
 KEPT = 2000
+# Boosted trees of a further day.
+DAY_TREES = 10
 # Rows before the stream, and its days and rows of a day.
 FIRST, DAYS, DAY_ROWS = 2000, 24, 250
 # Rows of flights that take part, as a share; its first month is before the stream.
@@ -179,11 +183,60 @@ class Streamed:
             self.model.forget(older_than=max(0, int(last) + 1 - KEPT))
 
 
-class Sgd:
-    """scikit-learn's linear model, with conformal intervals of the last rows."""
+class Linear:
+    """scikit-learn's linear model of scaled columns."""
 
     def __init__(self) -> None:
         self.scaler, self.model = StandardScaler(), SGDRegressor(random_state=0)
+
+    def partial_fit(self, X: Any, y: Any) -> None:
+        if not hasattr(self.scaler, "scale_"):
+            self.scaler.fit(X)
+        self.model.partial_fit(self.scaler.transform(X), y)
+
+    def predict(self, X: Any) -> Any:
+        return self.model.predict(self.scaler.transform(X))
+
+
+class Boosted:
+    """scikit-learn's boosted trees, to which each day adds some that correct the others."""
+
+    def __init__(self) -> None:
+        self.model = HistGradientBoostingRegressor(warm_start=True, random_state=0)
+
+    def partial_fit(self, X: Any, y: Any) -> None:
+        if hasattr(self.model, "n_iter_"):
+            self.model.set_params(max_iter=self.model.n_iter_ + DAY_TREES)
+        self.model.fit(X, y)
+
+    def predict(self, X: Any) -> Any:
+        return self.model.predict(X)
+
+
+class Forest:
+    """river's adaptive random forest, one row after the other."""
+
+    def __init__(self) -> None:
+        from river.forest import ARFRegressor
+
+        self.model = ARFRegressor(seed=0)
+
+    def partial_fit(self, X: Any, y: Any) -> None:
+        for row, one in zip(X, y, strict=True):
+            self.model.learn_one(dict(enumerate(row.tolist())), float(one))
+
+    def predict(self, X: Any) -> Any:
+        return np.array([self.model.predict_one(dict(enumerate(row.tolist()))) for row in X])
+
+
+RIVALS: dict[str, Callable[[], Any]] = {"sgd": Linear, "hgb": Boosted, "river": Forest}
+
+
+class Rival:
+    """Another model, with conformal intervals of the last rows."""
+
+    def __init__(self, kind: str) -> None:
+        self.model = RIVALS[kind]()
         self.errors, self.columns = np.empty(0), None
 
     def _numbers(self, X: Any) -> Any:
@@ -197,19 +250,19 @@ class Sgd:
 
     def answers(self, X: Any) -> tuple[Any, Any, Any]:
         """Mean, and the ends of intervals."""
-        mean = self.model.predict(self.scaler.transform(self._numbers(X)))
+        mean = self.model.predict(self._numbers(X))
         reach = np.quantile(self.errors, LEVEL)
         return mean, mean - reach, mean + reach
 
     def learn(self, day: Day) -> None:
-        """Take the rows of a day."""
-        X = self._numbers(day.X)
-        if not len(self.errors):
-            self.scaler.fit(X)
-            self.model.partial_fit(self.scaler.transform(X), day.y)
-        error = np.abs(day.y - self.model.predict(self.scaler.transform(X)))
+        """Take the rows of a day; those of the first one are learned, and then scored."""
+        X, is_first = self._numbers(day.X), not len(self.errors)
+        if is_first:
+            self.model.partial_fit(X, day.y)
+        error = np.abs(day.y - self.model.predict(X))
         self.errors = np.concatenate([self.errors, error])[-WINDOW:]
-        self.model.partial_fit(self.scaler.transform(X), day.y)
+        if not is_first:
+            self.model.partial_fit(X, day.y)
 
 
 def stacked(tables: list[Any]) -> Any:
@@ -233,7 +286,7 @@ def stream(name: str, kinds: list[str]) -> None:
     first, days = flight_days() if name == "flights" else simulated_days(name)
     print(f"{name}: {len(first.y):,} rows, then {len(days)} days of {len(days[0].y)} or so")
     for kind in kinds:
-        model = Sgd() if kind == "sgd" else Streamed(kind)
+        model = Rival(kind) if kind in RIVALS else Streamed(kind)
         begin = process_time()
         model.learn(first)
         fit, seconds, held, errors = process_time() - begin, 0.0, [], []
@@ -264,7 +317,7 @@ def main(arguments: list[str]) -> None:
     if what == "cost":
         cost([int(float(one)) for one in more] or [10_000, 100_000, 1_000_000])
     else:
-        stream(what, more or ["update", "window", "never", "refit", "sgd"])
+        stream(what, more or ["update", "window", "never", "refit", "sgd", "hgb"])
 
 
 if __name__ == "__main__":

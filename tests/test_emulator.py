@@ -491,6 +491,26 @@ def test_no_walker_stays_where_the_curve_is_not_explained():
     np.testing.assert_allclose(found.samples.std(axis=0), 0.01, rtol=0.15)
 
 
+def test_walkers_are_spread_as_inputs_that_depend_on_each_other():
+    """Six inputs, of which some combinations are known a hundred times as well as others."""
+    rng = np.random.default_rng(0)
+    axes, sizes = np.linalg.qr(rng.normal(size=(6, 6)))[0], np.geomspace(1e-3, 0.1, 6)
+
+    class Slanted(NamedTuple):
+        model: object
+
+        def log_density(self, X):
+            return -0.5 * (((X - 0.5) @ axes / sizes) ** 2).sum(axis=1)
+
+    X = rng.uniform(size=(64, 6))
+    X[:2] = [[0.0] * 6, [1.0] * 6]
+    one = ManyGPRegressor(manygp.kernels.RBF() + manygp.kernels.White(), optimizer=None)
+    target = Slanted(SimpleNamespace(models=(one.fit(X, X[:, 0]),)))
+    found = match.match_curve(target, 2000, np.random.default_rng(0))
+    np.testing.assert_allclose(((found.samples - 0.5) @ axes).std(axis=0), sizes, rtol=0.06)
+    np.testing.assert_allclose(found.mean, 0.5, atol=0.01)
+
+
 @pytest.mark.slow
 def test_ninety_percent_regions_of_the_inputs_hold_ninety_percent(monkeypatch):
     with_numbers(monkeypatch, match, "WALK", walkers=100, per_input=10, warm_up=20)

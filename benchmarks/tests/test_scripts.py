@@ -38,12 +38,12 @@ def test_a_script_imports_what_there_is(name):
 
 
 def test_updates_are_timed_and_streams_scored(monkeypatch, capsys):
-    sizes = {"REPEATS": 1, "FIRST": 300, "DAYS": 2, "DAY_ROWS": 40, "WINDOW": 40, "KEPT": 320}
-    for name, value in sizes.items():
+    sizes = {"FIRST": 300, "DAYS": 2, "DAY_ROWS": 40, "WINDOW": 40, "KEPT": 320}
+    for name, value in {**sizes, "REPEATS": (1, 1, 1)}.items():
         monkeypatch.setattr(updates, name, value)
     updates.main(["cost", "500"])
-    updates.main(["shift", "window", "sgd"])
+    updates.main(["shift", "window", "sgd", "hgb"])
     printed = capsys.readouterr().out.splitlines()
-    assert printed[1].split(":")[0].strip() == "1 row"
+    assert printed[1].startswith("1 row, 500 rows: ")
     kinds = [line.split(":")[0].strip() for line in printed if ": RMSE" in line]
-    assert kinds == ["window", "sgd"]
+    assert kinds == ["window", "sgd", "hgb"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -75,7 +76,7 @@ class Updating(BaseEstimator):
             changed = updated(model, new, run, refresh)
         return self._changed(model, changed)
 
-    def forget(self, rows: Any = None, *, older_than: int | None = None) -> Self:
+    def forget(self, rows: Any = None, *, older_than: Any = None) -> Self:
         """Take rows out of the model, and what it has learned from their errors.
 
         Experts that knew them are conditioned anew. Kernel and trend stay as they are.
@@ -86,14 +87,15 @@ class Updating(BaseEstimator):
             Numbers of rows: those of `fit` are their places in its data, from 0, and those of
             `partial_fit` go on from there. No number is given twice; `row_ids_` has all of them.
         older_than : int, optional
-            All rows with a lower number than this, instead.
+            All rows with a lower number than this, instead; there need not be any.
         """
         self._require_row_by_row()
         if (rows is None) == (older_than is None):
             raise ValueError("name the rows to forget, or older_than: one of the two")
         model = self._model
         if older_than is not None:
-            inputs.check_integer("older_than", older_than, 0)
+            if not isinstance(older_than, Integral):
+                raise ValueError(f"older_than must be an integer, not {older_than!r}")
             places = np.flatnonzero(ids_of(model) < older_than)
         else:
             places = places_of(model, _integers(rows))

@@ -620,6 +620,8 @@ def test_unknown_columns_are_named_with_what_was_meant(made, tmp_path):
         assert "no column 'aa'; did you mean 'a'? There are Price, a, b" in line
     line = refused(*fit, "--target", "Price", "--drop", "a", "--drop", "b")
     assert "no column is left" in line
+    for several in ("[ab]", "a,b"):
+        assert "names 2 columns, and the command line" in refused(*fit, "--target", several)
     assert "no column 'y'" in refused("evaluate", made / "model.manygp", data)
     short = write_csv(tmp_path / "short.csv", {"a": TEST["a"], "y": TEST["y"]})
     for output in ("-", tmp_path / "out.csv"):

@@ -4,8 +4,11 @@ The inputs are as likely anywhere in the box of the training runs. The observed 
 around what the emulator predicts, with the covariance of the emulator's errors and the variance of
 the observation. Walkers begin anywhere, and the observation gets its weight by and by: at each
 stage they are drawn anew by how well they explain it, so that none stays at a place that explains
-little (sequential Monte Carlo), and move. A move of Goodman and Weare (2010) is along the line to
-another walker, by a factor z of density 1 / sqrt(z): it needs no scale of its own.
+little (sequential Monte Carlo), and move. Half of the moves are those of Goodman and Weare (2010)
+along the line to another walker, by a factor z of density 1 / sqrt(z), which need no scale of
+their own. The others leap to where the other half of the walkers may be, by a Student-t with their
+mean and covariance: one leap forgets where a walker was, which takes 40 moves along lines where
+six inputs depend on each other.
 
 Errors of components are no normal variables: where one is large, others often are, and a region of
 the inputs that takes them for normal is too small. Runs that were left out, observed with the same
@@ -37,13 +40,15 @@ class WalkNumbers:
     walkers: int = 400
     per_input: int = 40
     # Moves at each stage, and between samples at the last one.
-    moves: int = 8
+    moves: int = 6
     # Stages end where so large a share of the walkers is left that counts (effective sample size).
     share: float = 0.5
     # The last stage moves so many times before it is sampled.
-    warm_up: int = 40
+    warm_up: int = 24
     # Factors lie between 1 / a and a, as Goodman and Weare advise.
     stretch: float = 2.0
+    # Degrees of freedom of leaps: their tails are heavier than those of the walkers.
+    dof: float = 5.0
     # The share of left-out runs that regions are to hold, but for half a standard error; draws of
     # the noise for each; and the largest factor of the variances of components that is believed.
     held: float = 0.9
@@ -306,21 +311,39 @@ class Walkers(NamedTuple):
         """
         places, heights = self.places.copy(), self.heights.copy()
         half, taken_all = len(places) // 2, 0.0
-        d = int((box[1] > box[0]).sum())
         for one, other in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
-            factor = ((WALK.stretch - 1) * rng.random(half) + 1) ** 2 / WALK.stretch
-            centre = places[other][rng.integers(half, size=half)]
-            proposed = centre + factor[:, None] * (places[one] - centre)
+            move = _leap if rng.random() < 0.5 else _stretch
+            proposed, gain = move(places[one], places[other], rng)
             inside = np.all((proposed >= box[0]) & (proposed <= box[1]), axis=1)
             height = np.full(half, -np.inf)
             if inside.any():
                 height[inside] = target.log_density(proposed[inside])
-            gain = (d - 1) * np.log(factor) + power * (height - heights[one])
-            taken = np.log(rng.random(half)) < gain
+            taken = np.log(rng.random(half)) < gain + power * (height - heights[one])
             places[one] = np.where(taken[:, None], proposed, places[one])
             heights[one] = np.where(taken, height, heights[one])
             taken_all += float(taken.mean()) / 2
         return Walkers(places, heights), taken_all
+
+
+def _stretch(own: Array, other: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Places (m, d) on lines from own to other walkers, and what is added to log densities."""
+    m, d = len(own), int((np.ptp(other, axis=0) > 0).sum())
+    factor = ((WALK.stretch - 1) * rng.random(m) + 1) ** 2 / WALK.stretch
+    centre = other[rng.integers(m, size=m)]
+    return centre + factor[:, None] * (own - centre), (d - 1) * np.log(factor)
+
+
+def _leap(own: Array, other: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Places (m, d) drawn of a Student-t with mean and covariance of the others, and the same."""
+    centre, dof = other.mean(axis=0), WALK.dof
+    sizes, axes = np.linalg.eigh(np.cov(other.T).reshape(own.shape[1], -1))
+    free = sizes > 1e-12 * sizes[-1]
+    root = axes[:, free] * np.sqrt(sizes[free])
+    inverse = axes[:, free] / np.sqrt(sizes[free])
+    normal = rng.normal(size=(len(own), int(free.sum())))
+    drawn = normal / np.sqrt(rng.chisquare(dof, len(own)) / dof)[:, None]
+    far, near = (np.log1p((u**2).sum(axis=1) / dof) for u in (drawn, (own - centre) @ inverse))
+    return centre + drawn @ root.T, 0.5 * (dof + normal.shape[1]) * (far - near)
 
 
 def match_curve(target: Target, n_samples: int, rng: np.random.Generator) -> Match:

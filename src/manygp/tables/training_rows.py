@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manygp.arrays import Array
+from manygp.runtime.words import counted
 from manygp.tables.base import Batch, TableFile, is_missing, refuse_repeated
 from manygp.tables.columns import Column, Refusal, encode_column
 from manygp.tables.formats import open_table
@@ -172,6 +174,7 @@ def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     """Names of the columns of X."""
     columns = roles.columns
     known = (*roles.categories, *roles.numbers)
+    _require_one_target(table, roles.target)
     for name in (*roles.apart, *roles.splitting, *(columns or ()), *roles.drop, *known):
         table.check_column(name)
     refuse_repeated("of the columns of a known kind", known)
@@ -183,6 +186,17 @@ def input_names(table: TableFile, roles: ColumnRoles) -> list[str]:
     if not inputs:
         raise ValueError(f"{table.path}: no column is left to learn {roles.target!r} from")
     return inputs
+
+
+def _require_one_target(table: TableFile, target: str) -> None:
+    """Say what to do with the targets that a pattern, or a list, names."""
+    parts = target.split(",")
+    n = sum(any(fnmatchcase(name, part) for part in parts) for name in table.names)
+    if n and target not in table.names:
+        raise ValueError(
+            f"{table.path}: {target!r} names {counted(n, 'column')}, and the command line fits "
+            "one target: fit each alone, or curves from Python, ManyGPEmulator().fit(X, Y)"
+        )
 
 
 class _Store:
