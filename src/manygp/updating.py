@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -76,7 +75,7 @@ class Updating(BaseEstimator):
             changed = updated(model, new, run, refresh)
         return self._changed(model, changed)
 
-    def forget(self, rows: Any = None, *, older_than: Any = None) -> Self:
+    def forget(self, rows: Any = None, *, older_than: int | None = None) -> Self:
         """Take rows out of the model, and what it has learned from their errors.
 
         Experts that knew them are conditioned anew. Kernel and trend stay as they are.
@@ -94,9 +93,9 @@ class Updating(BaseEstimator):
             raise ValueError("name the rows to forget, or older_than: one of the two")
         model = self._model
         if older_than is not None:
-            if not isinstance(older_than, Integral):
+            if not isinstance(older_than, (int, np.integer)):
                 raise ValueError(f"older_than must be an integer, not {older_than!r}")
-            places = np.flatnonzero(ids_of(model) < older_than)
+            places = np.flatnonzero(ids_of(model) < int(older_than))
         else:
             places = places_of(model, _integers(rows))
         if not len(places):
