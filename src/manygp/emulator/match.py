@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import chdtri
 
 from manygp import answers
@@ -109,6 +108,8 @@ class Target(NamedTuple):
         The variance is that of the observation.
     wider : float
         Factor of the variances of components.
+    best, information : ndarrays of shape (K,) and (K, K)
+        The components that explain the observed curve best, and how well it tells them.
     """
 
     model: FittedEmulator
@@ -116,29 +117,34 @@ class Target(NamedTuple):
     values: Array
     variance: Array
     wider: float = 1.0
+    best: Array = np.empty(0)
+    information: Array = np.empty((0, 0))
+
+    def around(self, places: Array) -> Target:
+        """The same, whose components are as uncertain as on average over places (N, d)."""
+        model, state = self.model, curves.states(self.model, places)
+        scale, factor = model.scale[self.seen], model.spread.factor[self.seen]
+        variance = state.rest.mean() * (scale * factor) ** 2 * model.spread.outside[self.seen]
+        inverse = 1 / (variance + self.variance)
+        own = scale[:, None] * model.basis[self.seen]
+        W, V = factor[:, None] * own, np.c_[self.values - model.mean[self.seen], own]
+        roots = state.std[:, :, None] * model.spread.root
+        S = np.linalg.cholesky(self.wider * (roots @ roots.swapaxes(1, 2)).mean(axis=0))
+        known = S.T @ (W.T * inverse) @ V
+        inside = np.eye(len(S)) + S.T @ (W.T * inverse) @ W @ S
+        form = (V.T * inverse) @ V - known.T @ np.linalg.solve(inside, known)
+        best = np.linalg.lstsq(form[1:, 1:], form[1:, 0])[0]
+        return self._replace(best=best, information=form[1:, 1:])
 
     def log_density(self, X: Array) -> Array:
-        """Logarithm of the density of the observed curve at inputs X (N, d): (N,).
+        """Logarithm of the density of the observed curve at inputs X (N, d), but a constant: (N,).
 
-        With C = diag(e) + W S S' W', the inverse and the determinant are those of K x K matrices.
+        Components are as uncertain everywhere as where the walkers are: else these would be drawn
+        to where the emulator promises too much.
         """
-        model, state = self.model, curves.states(self.model, X)
-        scale, factor = model.scale[self.seen], model.spread.factor[self.seen]
-        basis, outside = model.basis[self.seen], model.spread.outside[self.seen]
-        rest = state.rest[:, None] if model.local is not None else np.ones((1, 1))
-        inverse = 1 / (rest * (scale * factor) ** 2 * outside + self.variance)
-        W = (scale * factor)[:, None] * basis
-        errors = self.values - model.mean[self.seen] - scale * (state.mean @ basis.T)
-        inner = (inverse[:, :, None] * W).swapaxes(1, 2) @ W
-        S = np.sqrt(self.wider) * state.std[:, :, None] * model.spread.root
-        roots = np.linalg.cholesky(np.eye(W.shape[1]) + S.swapaxes(1, 2) @ inner @ S)
-        known = np.einsum("nkj,nk->nj", S, (errors * inverse) @ W)
-        explained = np.array(
-            [solve_triangular(a, b, lower=True) for a, b in zip(roots, known, strict=True)]
-        )
-        square = (errors**2 * inverse).sum(axis=1) - (explained**2).sum(axis=1)
-        diagonals = np.log(np.einsum("nkk->nk", roots)).sum(axis=1)
-        return -0.5 * square - diagonals + 0.5 * np.log(inverse).sum(axis=1)
+        errors = np.stack([one.predict(X) for one in self.model.models], axis=1) - self.best
+        density: Array = -0.5 * ((errors @ self.information) * errors).sum(axis=1)
+        return density
 
     def calibrated(self) -> Target:
         """The same, with components as uncertain as left-out runs want them.
@@ -351,10 +357,13 @@ def match_curve(target: Target, n_samples: int, rng: np.random.Generator) -> Mat
     box = box_of(target.model)
     n = 2 * (max(WALK.walkers, WALK.per_input * box.shape[1]) // 2)
     places = box[0] + (box[1] - box[0]) * rng.random((n, box.shape[1]))
+    target = target.around(places)
     walkers, power, n_stages = Walkers(places, target.log_density(places)), 0.0, 0
     while power < 1:
         gain = walkers.next_gain(1 - power)
-        walkers, n_stages = walkers.drawn(gain, rng), n_stages + 1
+        places, n_stages = walkers.drawn(gain, rng).places, n_stages + 1
+        target = target.around(places)
+        walkers = Walkers(places, target.log_density(places))
         power = 1.0 if gain == 1 - power else power + gain
         for _ in range(WALK.moves):
             walkers, _ = walkers.moved(target, box, power, rng)
