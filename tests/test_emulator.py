@@ -420,13 +420,16 @@ def test_the_inputs_of_an_observed_line_have_the_posterior_that_they_must_have(l
     np.testing.assert_allclose(differences, np.array(quadratic) - quadratic[0], atol=0.05)
 
 
-def test_the_density_of_a_curve_is_that_of_its_mean_covariance(small):
+def test_the_density_of_a_curve_is_that_of_the_mean_covariance(small):
     X, observed = runs(3, 5), curves_of(runs(1, 9)).reshape(8, 5)
-    target = target_of(small.model_, observed, 0.3).around(X)
-    mean, cov = small.predict(X, return_cov=True)
-    pooled = cov._replace(inner=cov.inner.mean(axis=0)[None], rest=cov.rest.mean(axis=0)[None])
-    C = pooled.dense(0) + 0.09 * np.eye(40)
-    expected = [multivariate_normal(one.ravel(), C).logpdf(observed.ravel()) for one in mean]
+    target = target_of(small.model_, observed, 0.3).calibrated()
+    model, S = small.model_, target._left_out_runs(match.box_of(small.model_)).root
+    unit = model.scale * model.spread.factor
+    W = unit[:, None] * model.basis @ S
+    C = target.wider * W @ W.T + np.diag(unit**2 * model.spread.outside + 0.09)
+    expected = [
+        multivariate_normal(one.ravel(), C).logpdf(observed.ravel()) for one in small.predict(X)
+    ]
     np.testing.assert_allclose(np.diff(target.log_density(X)), np.diff(expected), rtol=1e-6)
 
 
@@ -454,7 +457,7 @@ def test_scores_of_left_out_runs_are_those_of_whole_covariances(small):
     rng = np.random.default_rng(0)
     for i, (error, slope) in enumerate(zip(*errors_and_slopes(small), strict=True)):
         noise = np.sqrt(D[target.seen])[:, None] * rng.normal(size=(len(target.seen), 8))
-        S = known.roots[i] @ known.roots[i].T
+        S = known.root @ known.root.T
         C = (2 * W @ S @ W.T + np.diag(D))[np.ix_(target.seen, target.seen)]
         J = (own @ slope)[target.seen]
         score = J.T @ np.linalg.solve(C, (own @ error)[target.seen][:, None] + noise)
@@ -476,9 +479,6 @@ def test_no_walker_stays_where_the_curve_is_not_explained():
     class Two(NamedTuple):
         model: object
 
-        def around(self, _):
-            return self
-
         def log_density(self, X):
             far, near = (-0.5 * (((X - c) / 0.01) ** 2).sum(axis=1) for c in (0.2, 0.8))
             return np.logaddexp(far - 200, near)
@@ -498,9 +498,6 @@ def test_walkers_are_spread_as_inputs_that_depend_on_each_other():
 
     class Slanted(NamedTuple):
         model: object
-
-        def around(self, _):
-            return self
 
         def log_density(self, X):
             return -0.5 * (((X - 0.5) @ axes / sizes) ** 2).sum(axis=1)
@@ -524,9 +521,8 @@ def test_ninety_percent_regions_of_the_inputs_hold_ninety_percent(monkeypatch):
         found = model.match(y, 0.3, 200)
         lower, upper = found.interval()
         inside.append((lower <= x) & (upper >= x))
-        target = target_of(model.model_, y, 0.3).around(found.samples)
-        height = target.log_density(x[None])
-        joint.append(np.mean(target.log_density(found.samples) > height) < 0.9)
+        height = target_of(model.model_, y, 0.3).calibrated().log_density(x[None])
+        joint.append(np.mean(found.log_density > height) < 0.9)
     assert 0.85 <= np.mean(inside) <= 0.95
     assert 0.83 <= np.mean(joint) <= 0.97
 

@@ -25,7 +25,6 @@ from scipy.special import chdtri
 
 from manygp import answers
 from manygp.arrays import Array
-from manygp.emulator import answers as curves
 from manygp.emulator.answers import CURVES, FittedEmulator
 from manygp.inputs import plain_floats
 
@@ -120,34 +119,18 @@ class Target(NamedTuple):
     best: Array = np.empty(0)
     information: Array = np.empty((0, 0))
 
-    def around(self, places: Array) -> Target:
-        """The same, whose components are as uncertain as on average over places (N, d)."""
-        model, state = self.model, curves.states(self.model, places)
-        scale, factor = model.scale[self.seen], model.spread.factor[self.seen]
-        variance = state.rest.mean() * (scale * factor) ** 2 * model.spread.outside[self.seen]
-        inverse = 1 / (variance + self.variance)
-        own = scale[:, None] * model.basis[self.seen]
-        W, V = factor[:, None] * own, np.c_[self.values - model.mean[self.seen], own]
-        roots = state.std[:, :, None] * model.spread.root
-        S = np.linalg.cholesky(self.wider * (roots @ roots.swapaxes(1, 2)).mean(axis=0))
-        known = S.T @ (W.T * inverse) @ V
-        inside = np.eye(len(S)) + S.T @ (W.T * inverse) @ W @ S
-        form = (V.T * inverse) @ V - known.T @ np.linalg.solve(inside, known)
-        best = np.linalg.lstsq(form[1:, 1:], form[1:, 0])[0]
-        return self._replace(best=best, information=form[1:, 1:])
-
     def log_density(self, X: Array) -> Array:
         """Logarithm of the density of the observed curve at inputs X (N, d), but a constant: (N,).
 
-        Components are as uncertain everywhere as where the walkers are: else these would be drawn
-        to where the emulator promises too much.
+        Components are as uncertain everywhere as on average over left-out runs: else walkers are
+        drawn to where the emulator promises too much.
         """
         errors = np.stack([one.predict(X) for one in self.model.models], axis=1) - self.best
         density: Array = -0.5 * ((errors @ self.information) * errors).sum(axis=1)
         return density
 
     def calibrated(self) -> Target:
-        """The same, with components as uncertain as left-out runs want them.
+        """The same, which knows the best components, as uncertain as left-out runs want them.
 
         Each run is taken for an observation. To first order, regions of its inputs are those of
         the score s = J' C^-1 e, whose square in units of J' C^-1 J is chi-squared where the errors
@@ -155,26 +138,25 @@ class Target(NamedTuple):
         nine of ten; where none does, it is not the components that err.
         """
         known = self._left_out_runs(box_of(self.model))
-        limit = chdtri(known.n_slopes, 1 - WALK.held)
-        least = WALK.held - 0.5 * np.sqrt(WALK.held * (1 - WALK.held) / len(known.rest))
-
-        def is_wide(log_factor: float) -> bool:
-            return bool(np.mean(known.scores(np.exp(log_factor)) <= limit) >= least)
-
-        low, high = 0.0, float(np.log(WALK.most_wider))
-        if is_wide(low) or not is_wide(high):
-            return self
-        for _ in range(20):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if is_wide(middle) else (middle, high)
-        return self._replace(wider=float(np.exp(high)))
+        wider = known.factor()
+        scale, factor = self.model.scale[self.seen], self.model.spread.factor[self.seen]
+        outside = (scale * factor) ** 2 * self.model.spread.outside[self.seen]
+        inverse = 1 / (outside + self.variance)
+        own = scale[:, None] * self.model.basis[self.seen]
+        V = np.c_[self.values - self.model.mean[self.seen], own]
+        S = np.sqrt(wider) * known.root
+        seen = S.T @ ((factor[:, None] * own).T * inverse) @ V
+        inside = np.eye(len(S)) + S.T @ known.inner @ S
+        form = (V.T * inverse) @ V - seen.T @ np.linalg.solve(inside, seen)
+        best = np.linalg.lstsq(form[1:, 1:], form[1:, 0])[0]
+        return self._replace(wider=wider, best=best, information=form[1:, 1:])
 
     def _left_out_runs(self, box: Array) -> LeftOutRuns:
         """Errors and slopes of observed outputs of left-out runs, with noise drawn for them."""
         model, rng = self.model, np.random.default_rng(0)
         told = [answers.left_out_answers(one.model_, CURVES.rows) for one in model.models]
         errors = np.stack([np.ravel(Y) - mean for _, Y, mean, _ in told], axis=1)
-        roots = np.stack([std for *_, std in told], axis=1)[:, :, None] * model.spread.root
+        roots = np.stack([np.ravel(std) for *_, std in told], 1)[:, :, None] * model.spread.root
         X, width = answers.training_rows(model.models[0].model_)[0][told[0][0]], box[1] - box[0]
         steps = np.diag(WALK.step * width)[width > 0]
         slopes = np.stack([_slopes(model, X, step) for step in steps], axis=2)
@@ -189,7 +171,8 @@ class Target(NamedTuple):
             scaled = V / variance[:, None]
             pairs.append((W.T @ scaled, V.T @ scaled))
         seen, rest = (np.array(one) for one in zip(*pairs, strict=True))
-        return LeftOutRuns(roots, W.T @ (W / variance[:, None]), seen, rest)
+        root = np.linalg.cholesky((roots @ roots.swapaxes(1, 2)).mean(axis=0))
+        return LeftOutRuns(root, W.T @ (W / variance[:, None]), seen, rest)
 
 
 class LeftOutRuns(NamedTuple):
@@ -201,8 +184,8 @@ class LeftOutRuns(NamedTuple):
 
     Attributes
     ----------
-    roots : ndarray of shape (m, K, K)
-        S, where S S' is the covariance of the components.
+    root : ndarray of shape (K, K)
+        S, where S S' is the mean covariance of the components.
     inner : ndarray of shape (K, K)
         W' D^-1 W.
     seen : ndarray of shape (m, K, v)
@@ -211,20 +194,32 @@ class LeftOutRuns(NamedTuple):
         V' D^-1 V.
     """
 
-    roots: Array
+    root: Array
     inner: Array
     seen: Array
     rest: Array
 
-    @property
-    def n_slopes(self) -> int:
-        return self.rest.shape[1] - 1 - WALK.draws
+    def factor(self) -> float:
+        """The least factor of S S', of at least 1, with which regions hold what they are to."""
+        limit = chdtri(self.rest.shape[1] - 1 - WALK.draws, 1 - WALK.held)
+        least = WALK.held - 0.5 * np.sqrt(WALK.held * (1 - WALK.held) / len(self.rest))
+
+        def is_wide(log_factor: float) -> bool:
+            return bool(np.mean(self.scores(np.exp(log_factor)) <= limit) >= least)
+
+        low, high = 0.0, float(np.log(WALK.most_wider))
+        if is_wide(low) or not is_wide(high):
+            return 1.0
+        for _ in range(20):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if is_wide(middle) else (middle, high)
+        return float(np.exp(high))
 
     def scores(self, wider: float) -> Array:
         """Squared scores in units of what is expected, with a factor of S S': (m, draws)."""
-        S, first = np.sqrt(wider) * self.roots, 1 + WALK.draws
-        known = S.swapaxes(1, 2) @ self.seen
-        inside = np.eye(S.shape[1]) + S.swapaxes(1, 2) @ self.inner @ S
+        S, first = np.sqrt(wider) * self.root, 1 + WALK.draws
+        known = S.T @ self.seen
+        inside = np.eye(len(S)) + S.T @ self.inner @ S
         V = self.rest - known.swapaxes(1, 2) @ np.linalg.solve(inside, known)
         score, information = V[:, first:, :1] + V[:, first:, 1:first], V[:, first:, first:]
         size = np.einsum("idd->id", information).max(axis=1)[:, None, None]
@@ -357,13 +352,10 @@ def match_curve(target: Target, n_samples: int, rng: np.random.Generator) -> Mat
     box = box_of(target.model)
     n = 2 * (max(WALK.walkers, WALK.per_input * box.shape[1]) // 2)
     places = box[0] + (box[1] - box[0]) * rng.random((n, box.shape[1]))
-    target = target.around(places)
     walkers, power, n_stages = Walkers(places, target.log_density(places)), 0.0, 0
     while power < 1:
         gain = walkers.next_gain(1 - power)
-        places, n_stages = walkers.drawn(gain, rng).places, n_stages + 1
-        target = target.around(places)
-        walkers = Walkers(places, target.log_density(places))
+        walkers, n_stages = walkers.drawn(gain, rng), n_stages + 1
         power = 1.0 if gain == 1 - power else power + gain
         for _ in range(WALK.moves):
             walkers, _ = walkers.moved(target, box, power, rng)
