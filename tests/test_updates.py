@@ -568,7 +568,7 @@ def test_new_rows_of_transformed_targets_are_in_the_units_of_y():
         one.partial_fit(X[120:], targets[120:], refresh="never")
     median = model.predict_dist(X[:9]).ppf(0.5)
     np.testing.assert_allclose(np.log(median), logs.predict(X[:9]), rtol=1e-6)
-    with pytest.raises(ValueError, match=r"knows targets by 'log'.*row 1 is -2"):
+    with pytest.raises(ValueError, match=r"knows targets by 'log'.*one is -2:"):
         model.partial_fit(X[:2], [1.0, -2.0])
     model.refresh()
     assert model.model_.target_transform.name == "log"

@@ -352,11 +352,16 @@ def _may_be_transformed(settings: Settings, Y: Array) -> bool:
     budget_left = settings.time_budget is None or settings.time_budget >= TARGET.least_budget
     if Y.shape[1] > 1 or len(Y) < TARGET.fewest_rows or not budget_left:
         return False
-    low, high = float(Y.min()), float(Y.max())
-    if not TARGET.squares[0] < high / 2 - low / 2 < max(-low, high) < TARGET.squares[1]:
+    if not _have_squares(Y):
         return False
-    error = (Y - Y.mean()) / (high - low)
+    error = (Y - Y.mean()) / np.ptp(Y)
     return bool(abs((error**3).mean()) > TARGET.skewness * (error**2).mean() ** 1.5)
+
+
+def _have_squares(Y: Array) -> bool:
+    """Whether targets and their differences have room for their squares."""
+    low, high = float(Y.min()), float(Y.max())
+    return TARGET.squares[0] < high / 2 - low / 2 < max(-low, high) < TARGET.squares[1]
 
 
 def _compared_transforms(
@@ -455,7 +460,7 @@ def _described(settings: Settings, Y: Array) -> dict[str, Any]:
     """What targets (n, t) as they are tell of the shape of their distribution."""
     if not settings.shapes_target:
         return {}
-    return {"shared": shared_value(Y), "whole": are_whole(Y)}
+    return {"shared": shared_value(Y) if _have_squares(Y) else None, "whole": are_whole(Y)}
 
 
 def _are_sorted(settings: Settings, rows: KnownRows) -> bool:
