@@ -288,6 +288,7 @@ def test_a_target_with_leading_zeros_is_a_number(tmp_path):
 def test_digits_of_a_text_type_are_categories(tmp_path):
     pandas = pytest.importorskip("pandas")
     pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
     polars = pytest.importorskip("polars")
     from manygp.tables import TableEncoder
 
@@ -301,7 +302,7 @@ def test_digits_of_a_text_type_are_categories(tmp_path):
     ):
         encoder = TableEncoder().fit(table, np.arange(15.0))
         assert encoder.columns_[0].categories == tuple(sorted(set(words)))
-    pyarrow.parquet.write_table(pyarrow.table({"zip": words, "y": range(15)}), tmp_path / "t.pq")
+    parquet.write_table(pyarrow.table({"zip": words, "y": range(15)}), tmp_path / "t.pq")
     assert read_training(tmp_path / "t.pq", ColumnRoles("y")).rows.categorical == {"zip"}
 
 
