@@ -589,3 +589,18 @@ def test_rows_that_the_model_has_teach_nothing_and_are_told(models):
     estimator.forget([240, 241, 242, 243])
     for one, same in zip(estimator.predict(X, return_std=True), before, strict=True):
         np.testing.assert_allclose(one, same, rtol=1e-6)
+
+
+def test_a_bound_that_was_found_ends_where_a_new_target_is_beyond(tmp_path):
+    X, y = rows(200)
+    y = np.clip(y, *np.quantile(y, [0.2, 0.8]))
+    model = ManyGPRegressor(random_state=0, trend="constant", hyperparameters="shared").fit(X, y)
+    model.partial_fit(X[:9] + 0.01, y[:9], refresh="never")
+    assert model.predict(X).max() <= y.max()
+    top = X[[int(np.argmax(model.predict(X)))]]
+    above = np.full(30, y.max() + np.ptp(y)) + np.arange(30) / 100
+    model.partial_fit(top + np.linspace(0, 0.001, 30)[:, None], above, refresh="never")
+    assert model.predict(top)[0] > y.max() + 0.3 * np.ptp(y)
+    assert model.predict(X).min() >= y.min()
+    model.save(tmp_path / "m.manygp")
+    np.testing.assert_array_equal(manygp.load(tmp_path / "m.manygp").predict(X), model.predict(X))

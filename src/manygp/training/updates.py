@@ -204,8 +204,22 @@ def updated(
     if not len(new.X):
         return replace(model, updates=_state(model))
     scored = score(model, new)
+    model = _without_broken_bounds(model, new)
     changed = _learned(added(model, new), new, scored)
     return _as_due(changed, run, refresh)
+
+
+def _without_broken_bounds(model: FittedModel, new: NewRows) -> FittedModel:
+    """The model without the bounds that its data showed, and that new targets are beyond."""
+    transform = model.target_transform
+    if transform is None or transform.name != "none" or model.settings.bounds is not None:
+        return model
+    Y, rounding = model.y_scaling.undo(new.Y), 10.0**-UPDATE.digits * model.y_scaling.scale
+    low, high = Y.min(axis=0) + rounding, Y.max(axis=0) - rounding
+    floor = read_only(np.where(low < transform.floor, -np.inf, transform.floor))
+    ceiling = read_only(np.where(high > transform.ceiling, np.inf, transform.ceiling))
+    kept = replace(transform, floor=floor, ceiling=ceiling)
+    return replace(model, target_transform=None if kept.is_identity else kept)
 
 
 def _as_due(model: FittedModel, run: ExecutionContext, refresh: str) -> FittedModel:
