@@ -251,22 +251,28 @@ def _assembled(
     numbers = np.flatnonzero(known) + 1
     if len(numbers) < len(y):
         columns = {name: values[known] for name, values in columns.items()}
-    beside = {one: columns.get(one or "") for one in (roles.noise, roles.groups, roles.time)}
-    for name, values in beside.items():
-        if name is not None and values is not None:
-            _require_complete(name, values, numbers, is_noise=name == roles.noise)
+    noise, groups, time = (
+        _complete(one, columns, numbers, is_noise=one == roles.noise)
+        for one in (roles.noise, roles.groups, roles.time)
+    )
     columns = {name: columns[name] for name in names}
     categories = frozenset(name for name in names if kinds[name] == "category")
     rows = Batch(0, columns, None, categories)
-    noise, groups, time = (beside[one] for one in (roles.noise, roles.groups, roles.time))
     n_dropped = len(y) - len(numbers)
     return TrainingTable(rows, y[known], roles.target, noise, n_dropped, numbers, groups, time)
 
 
-def _require_complete(
-    name: str, values: npt.NDArray[Any], numbers: npt.NDArray[np.intp], *, is_noise: bool
-) -> None:
-    """Refuse a column beside those of X that says nothing of some rows with a target."""
+def _complete(
+    name: str | None,
+    columns: dict[str, npt.NDArray[Any]],
+    numbers: npt.NDArray[np.intp],
+    *,
+    is_noise: bool,
+) -> npt.NDArray[Any] | None:
+    """A column beside those of X, if there is one: it says something of all rows."""
+    if name is None:
+        return None
+    values = columns[name]
     for wrong, what in (
         (is_missing(values), "no value"),
         (values < 0 if is_noise else np.array([False]), "a negative noise variance"),
@@ -276,6 +282,7 @@ def _require_complete(
                 f"column {name!r}: {wrong.sum():,} of {len(values):,} rows with a target have "
                 f"{what}, first row {numbers[np.argmax(wrong)]}; correct them, or leave them out"
             )
+    return values
 
 
 def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Problem]:
