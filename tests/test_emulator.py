@@ -631,3 +631,14 @@ def test_runs_that_teach_nothing_are_said_to():
     noise = np.random.default_rng(0).normal(size=(60, 1)) * t
     with pytest.warns(manygp.fit_report.NothingLearnedWarning, match="mean curve"):
         ManyGPEmulator(LEAN, random_state=0).fit(X, noise)
+
+
+def test_runs_that_come_twice_count_once():
+    X, again = runs(40), np.r_[np.arange(40), 3, 1, 7]
+    Y = curves_of(X, 0.05)
+    once = ManyGPEmulator(LEAN, random_state=0).fit(X, Y)
+    with pytest.warns(UserWarning, match="3 runs that equal others") as record:
+        twice = ManyGPEmulator(LEAN, random_state=0).fit(X[again], Y[again])
+    assert len(record) == 1
+    np.testing.assert_array_equal(twice.predict(X), once.predict(X))
+    np.testing.assert_array_equal(twice.loo_predict(), once.loo_predict())

@@ -263,6 +263,13 @@ def test_new_rows_leave_the_step_as_it_is(model):
     assert more.predict_dist(NEW[:5]).value == 0.0
 
 
+def test_targets_whose_squares_are_no_floats_have_no_step():
+    model = ManyGPRegressor(**LEAN).fit(X[:90], 2.0**-700 * Y[:90])
+    assert model.model_.step is None
+    mean, std = model.predict(NEW[:9], return_std=True)
+    assert np.all((std > 0) & (np.abs(mean) < 2.0**-690))
+
+
 def test_a_normal_target_has_no_step_bound_or_whole_ends():
     y = np.sin(5 * X[:90, 0]) + 0.3 * np.random.default_rng(2).normal(size=90)
     model = ManyGPRegressor(**LEAN).fit(X[:90], y)

@@ -105,8 +105,21 @@ def test_units_do_not_matter():
         assert_allclose((z - z.mean()) / z.std(), (scaled - scaled.mean()) / scaled.std(), 1e-6)
 
 
+@pytest.mark.parametrize("factor", [2.0**-700, 2.0**700])
+def test_moments_are_the_same_in_any_units(transform, factor):
+    Y = transform.inverse(np.linspace(-1, 1, 20)[:, None])
+    one, other = (TargetTransform.learned(transform.name, y) for y in (Y, factor * Y))
+    mean, std = one.forward(Y), np.full_like(Y, 0.5)
+    moved = other.forward(factor * Y)
+    for name, more in (("moments", ()), ("std_of_mean", (std / 2,))):
+        said = getattr(one, name)(mean, std, *more)
+        scale = factor if transform.name == "none" else 1.0
+        found = getattr(other, name)(moved, scale * std, *(scale * a for a in more))
+        assert_allclose(np.array(found) / factor, said, rtol=1e-9)
+
+
 def test_a_logarithm_of_negative_targets_is_refused():
-    with pytest.raises(ValueError, match="not negative; that of row 1 is -2"):
+    with pytest.raises(ValueError, match="not negative; the least is -2"):
         TargetTransform.learned("log", np.array([[1.0], [-2.0]]))
 
 
@@ -341,7 +354,7 @@ def test_bounds_hold_for_every_answer(tmp_path):
         assert answer.max() <= 1
     model.save(tmp_path / "model.manygp")
     assert manygp.load(tmp_path / "model.manygp").bounds == (0, 1)
-    with pytest.raises(ValueError, match=r"within bounds=\(0, None\); row 3 is"):
+    with pytest.raises(ValueError, match=r"within bounds=\(0, None\); it reaches from -1 "):
         ManyGPRegressor(bounds=(0, None)).fit(X[:5], [1.0, 2.0, 3.0, -1.0, 2.0])
 
 

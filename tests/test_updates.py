@@ -410,9 +410,10 @@ def test_tables_with_categories_are_updated(tmp_path, n_towns):
     loaded = manygp.load(tmp_path / "m.manygp")
     np.testing.assert_array_equal(estimator.predict(X), loaded.predict(X))
     assert len(estimator.encoder_.codes_) == 338
-    loaded.partial_fit(X, y, refresh="always")
+    more, told = table(40, 2, [*towns, "unknown"], missing=True)
+    loaded.partial_fit(more, told, refresh="always")
     assert loaded.predict(X).shape == (40,)
-    other = copy.deepcopy(estimator).partial_fit(X, y, refresh="never")
+    other = copy.deepcopy(estimator).partial_fit(more, told, refresh="never")
     assert len(estimator.merge(other, refresh="never").row_ids_) == 378
 
 
@@ -478,7 +479,7 @@ def test_noise_of_the_rows_of_fit_is_not_that_of_others(tmp_path):
     estimator = ManyGPRegressor(random_state=0, alpha=np.full(60, 0.1), trend="constant").fit(X, y)
     with pytest.raises(ValueError, match="pass that of these rows"):
         estimator.partial_fit(X[:2], y[:2])
-    estimator.partial_fit(X[:2], y[:2], 0.1)
+    estimator.partial_fit(X[:2] + 0.01, y[:2], 0.1)
     estimator.save(tmp_path / "m.manygp")
     np.testing.assert_array_equal(
         manygp.load(tmp_path / "m.manygp").predict(X), estimator.predict(X)
@@ -489,6 +490,7 @@ def test_noise_of_the_rows_of_fit_is_not_that_of_others(tmp_path):
 def test_an_interrupted_update_leaves_the_model_as_it_was(models, monkeypatch, where):
     estimator, (X, y) = models("lean"), rows(30, seed=1)
     estimator.partial_fit(X, y, refresh="never")
+    X = X + 0.01
     model, before = estimator._model, estimator.predict(X, return_std=True)
     with monkeypatch.context() as patched:
 
@@ -586,7 +588,37 @@ def test_new_rows_of_transformed_targets_are_in_the_units_of_y():
         one.partial_fit(X[120:], targets[120:], refresh="never")
     median = model.predict_dist(X[:9]).ppf(0.5)
     np.testing.assert_allclose(np.log(median), logs.predict(X[:9]), rtol=1e-6)
-    with pytest.raises(ValueError, match=r"knows targets by 'log'.*row 1 is -2"):
+    with pytest.raises(ValueError, match=r"knows targets by 'log'.*one is -2:"):
         model.partial_fit(X[:2], [1.0, -2.0])
     model.refresh()
     assert model.model_.target_transform.name == "log"
+
+
+def test_rows_that_the_model_has_teach_nothing_and_are_told(models):
+    estimator, (X, y) = models("lean"), rows(240)
+    before = estimator.predict(X, return_std=True)
+    new, more = rows(3, seed=5)
+    with pytest.warns(UserWarning, match="242 rows left out that equal others"):
+        estimator.partial_fit(np.r_[X, new, new[:2]], np.r_[y, more, more[:2]], refresh="never")
+    assert estimator.row_ids_.tolist() == list(range(243))
+    with pytest.warns(UserWarning, match="1 row left out"):
+        estimator.partial_fit(new[:1], more[:1])
+    estimator.partial_fit(new[:1], more[:1] + 0.1)  # a second measurement
+    estimator.forget([240, 241, 242, 243])
+    for one, same in zip(estimator.predict(X, return_std=True), before, strict=True):
+        np.testing.assert_allclose(one, same, rtol=1e-6)
+
+
+def test_a_bound_that_was_found_ends_where_a_new_target_is_beyond(tmp_path):
+    X, y = rows(200)
+    y = np.clip(y, *np.quantile(y, [0.2, 0.8]))
+    model = ManyGPRegressor(random_state=0, trend="constant", hyperparameters="shared").fit(X, y)
+    model.partial_fit(X[:9] + 0.01, y[:9], refresh="never")
+    assert model.predict(X).max() <= y.max()
+    top = X[[int(np.argmax(model.predict(X)))]]
+    above = np.full(30, y.max() + np.ptp(y)) + np.arange(30) / 100
+    model.partial_fit(top + np.linspace(0, 0.001, 30)[:, None], above, refresh="never")
+    assert model.predict(top)[0] > y.max() + 0.3 * np.ptp(y)
+    assert model.predict(X).min() >= y.min()
+    model.save(tmp_path / "m.manygp")
+    np.testing.assert_array_equal(manygp.load(tmp_path / "m.manygp").predict(X), model.predict(X))

@@ -505,6 +505,8 @@ class CorrectionChoice:
     most_folds: int = 7
     # Standard errors of its gain that the more flexible of two choices must gain.
     near_tie: float = 0.5
+    # Nats a row that rounding may gain where two choices are the same.
+    rounding: float = 1e-6
     # Where everything is unknown about some row that was left out, nowhere is farther.
     most_unknown: float = 1 - 1e-6
 

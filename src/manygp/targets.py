@@ -73,10 +73,9 @@ class Family(NamedTuple):
 def _learn_shift(y: Array) -> tuple[float, float]:
     """What is added before the logarithm: half of the smallest positive target if one is 0."""
     if np.any(y < 0):
-        row = int(np.argmax(y < 0))
         raise ValueError(
-            "target_transform='log' is for targets that are not negative; that of row "
-            f"{row} is {y[row]:g}: use 'yeo-johnson', or None"
+            "target_transform='log' is for targets that are not negative; the least is "
+            f"{y.min():g}: use 'yeo-johnson', or None"
         )
     positive = y[y > 0]
     if len(positive) == len(y) or not len(positive):
@@ -199,10 +198,10 @@ class TargetTransform:
         """The same, cut at bounds (low, high) of y, None being no bound; Y (n, t) are within."""
         low, high = (np.nan if one is None else float(one) for one in bounds)
         floor, ceiling = np.fmax(self.floor, low), np.fmin(self.ceiling, high)
-        inside = (np.clip(Y, floor, ceiling) == Y).all(axis=1)
-        if not inside.all():
-            row = int(np.argmin(inside))
-            raise ValueError(f"y must lie within bounds={bounds}; row {row} is {Y[row]}")
+        if np.any(np.clip(Y, floor, ceiling) != Y):
+            raise ValueError(
+                f"y must lie within bounds={bounds}; it reaches from {Y.min():g} to {Y.max():g}"
+            )
         return self.cut(floor, ceiling)
 
     def cut(self, floor: Array, ceiling: Array) -> TargetTransform:
@@ -229,8 +228,8 @@ class TargetTransform:
             row, target = np.argwhere(~inside)[0]
             raise ValueError(
                 f"the model knows targets by {self.name!r}, from {self.floor[target]:g} to "
-                f"{self.ceiling[target]:g}; row {row} is {Y[row, target]:g}: leave it out, "
-                "or fit again with target_transform='yeo-johnson' or None"
+                f"{self.ceiling[target]:g}; one is {Y[row, target]:g}: leave such rows out, or "
+                "fit again with target_transform='yeo-johnson' or None"
             )
 
     def forward(self, y: Array) -> Array:
@@ -312,9 +311,9 @@ class TargetTransform:
             values = self._at_nodes(mean[rows], std[rows])
             with np.errstate(over="ignore", invalid="ignore"):
                 average[rows] = np.tensordot(weights, values, 1)
-                spread[rows] = np.sqrt(np.tensordot(weights, (values - average[rows]) ** 2, 1))
-        least = NUMBERS.least_std * std
-        return np.clip(average, self.floor, self.ceiling), np.where(spread == 0, least, spread)
+                spread[rows] = _root_of_squares((values - average[rows]).T * np.sqrt(weights))
+        average = np.clip(average, self.floor, self.ceiling)
+        return average, self._at_least(spread, average, std)
 
     def moments_within(self, mean: Array, std: Array) -> tuple[Array, Array]:
         """Mean and std of y where z is normal with these, and cut at the bounds."""
@@ -338,14 +337,18 @@ class TargetTransform:
         """
         if self.name == "none":
             return latent
-        spread = np.empty_like(mean)
+        spread, orders = np.empty_like(mean), np.arange(1, NUMBERS.nodes)
         for rows in _blocks(len(mean)):
-            share = np.minimum(latent[rows] / std[rows], 1.0) ** 2
-            total = np.zeros_like(share)
-            for one in self._coefficients(mean[rows], std[rows])[:0:-1]:
-                total = (total + one**2) * share
-            spread[rows] = np.sqrt(total)
-        return np.where(spread > 0, spread, NUMBERS.least_std * std)
+            parts = self._coefficients(mean[rows], std[rows])[1:].T
+            powers = np.minimum(latent[rows] / std[rows], 1.0).T[..., None] ** orders
+            spread[rows] = _root_of_squares(parts * powers)
+        return self._at_least(spread, self.inverse(mean), std)
+
+    def _at_least(self, spread: Array, y: Array, std: Array) -> Array:
+        """Stds of y, of which one of 0 becomes a small share of that of z, by the slope at y."""
+        with np.errstate(over="ignore", under="ignore"):
+            least = NUMBERS.least_std * std * np.exp(-self.log_slope(y))
+        return np.where(spread == 0, np.maximum(least, np.finfo(float).tiny), spread)
 
     def covariance(self, mean: Array, std: Array, cov: Array) -> Array:
         """Joint covariance of y where z is jointly normal: (N, N), or (N, N, t).
@@ -475,6 +478,16 @@ def _hermite() -> tuple[Array, Array, Array]:
         following = nodes * polynomials[-1] - np.sqrt(k) * polynomials[-2]
         polynomials.append(following / np.sqrt(k + 1))
     return nodes, weights / weights.sum(), np.array(polynomials)
+
+
+def _root_of_squares(parts: Array) -> Array:
+    """Roots of the sums of squares along the last axis of parts (..., N, K): (N, ...).
+
+    No square overflows, or becomes 0.
+    """
+    size = np.abs(parts).max(axis=-1)
+    shares = parts / np.where(size > 0, size, 1.0)[..., None]
+    return np.asarray((size * np.sqrt((shares**2).sum(axis=-1))).T, dtype=np.float64)
 
 
 def _blocks(n: int) -> list[slice]:

@@ -23,6 +23,7 @@ from manygp.training.updates import (
     require_row_by_row,
     scaled,
     updated,
+    without_copies,
 )
 
 
@@ -180,7 +181,7 @@ class Updating(BaseEstimator):
         if len(values) != len(Y):
             raise ValueError(f"X has {len(values)} rows, and y {len(Y)}")
         known = inputs.check_alpha(self.alpha if alpha is None else alpha, len(Y)) + noise
-        return scaled(model, values, Y, known, are_known, codes)
+        return without_copies(model, scaled(model, values, Y, known, are_known, codes))
 
     def _encoded(self, X: Any) -> tuple[Any, Any, Any, Any]:
         """Rows as numbers, their noise, whether all of them is known, and their categories."""

@@ -185,6 +185,10 @@ def test_ids_that_lose_digits_as_floats_and_other_types_are_refused():
     with pytest.raises(ValueError, match=r"'id': .* more digits than a number .* drop the column"):
         TableEncoder().fit(ids, np.arange(60.0))
     spans = pandas.DataFrame({"s": pandas.to_timedelta(np.arange(60), "D")})
+    for value in ([1], {"a": 1}, {"a"}, np.arange(3), 1j):
+        odd = pandas.DataFrame({"s": pandas.Series([value, None] * 30, dtype=object)})
+        with pytest.raises(ValueError, match=f"column 's' of X is of type {type(value).__name__}"):
+            TableEncoder().fit(odd, np.arange(60.0))
     with pytest.raises(ValueError, match="column 's' of X is of type timedelta64"):
         TableEncoder().fit(spans, np.arange(60.0))
     with pytest.raises(ValueError, match=r"first inf in row 3; correct them"):

@@ -158,12 +158,28 @@ def test_known_noise_is_a_complete_column_of_numbers(save):
     assert table.noise[:2].tolist() == [0.1, 0.2]
     assert list(table.rows.columns) == ["a"]
     path = save({"a": range(N), "v": repeated("0.1", ""), "w": repeated("x", "z"), "y": range(N)})
-    with pytest.raises(ValueError, match="'v': 30 noise variances are missing"):
+    with pytest.raises(ValueError, match=r"'v': 30 of 60 rows .* no value, first row 2;"):
         read_training(path, ColumnRoles("y", noise="v"))
     with pytest.raises(ValueError, match="'w': noise variances are numbers, and this holds text"):
         read_training(path, ColumnRoles("y", noise="w"))
     with pytest.raises(ValueError, match="the noise 'v' is also one of the columns"):
         read_training(path, ColumnRoles("y", ["a", "v"], noise="v"))
+
+
+@pytest.mark.parametrize(
+    ("role", "other", "what"),
+    [
+        ("groups", "", "no value"), ("time", "", "no value"), ("noise", "", "no value"),
+        ("noise", "-1", "a negative noise variance"),
+    ],
+)  # fmt: skip
+def test_what_stands_beside_the_rows_is_complete_where_they_have_a_target(role, other, what, save):
+    values = {"a": range(N), "s": [other, other, *range(1, N - 1)]}
+    path = save({**values, "y": ["", "", *range(N - 2)]})
+    assert read_training(path, ColumnRoles("y", **{role: "s"})).n_dropped == 2
+    path = save({**values, "y": ["", *range(N - 1)]})
+    with pytest.raises(ValueError, match=f"column 's': 1 of 59 rows .* {what}, first row 2;"):
+        read_training(path, ColumnRoles("y", **{role: "s"}))
 
 
 def test_a_column_that_turns_into_text_late_is_read_again_as_text(save, monkeypatch):
@@ -272,6 +288,7 @@ def test_a_target_with_leading_zeros_is_a_number(tmp_path):
 def test_digits_of_a_text_type_are_categories(tmp_path):
     pandas = pytest.importorskip("pandas")
     pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
     polars = pytest.importorskip("polars")
     from manygp.tables import TableEncoder
 
@@ -285,7 +302,7 @@ def test_digits_of_a_text_type_are_categories(tmp_path):
     ):
         encoder = TableEncoder().fit(table, np.arange(15.0))
         assert encoder.columns_[0].categories == tuple(sorted(set(words)))
-    pyarrow.parquet.write_table(pyarrow.table({"zip": words, "y": range(15)}), tmp_path / "t.pq")
+    parquet.write_table(pyarrow.table({"zip": words, "y": range(15)}), tmp_path / "t.pq")
     assert read_training(tmp_path / "t.pq", ColumnRoles("y")).rows.categorical == {"zip"}
 
 

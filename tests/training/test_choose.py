@@ -755,3 +755,13 @@ def test_what_is_given_as_hyperparameters_has_no_second_kernel(monkeypatch):
     for hyperparameters in ("shared", "hierarchical"):
         fitted = model(hyperparameters=hyperparameters, overlap=0).fit(X, y)
         assert alternatives(fitted.calibration_report_, "kernel") == []
+
+
+def test_rounding_does_not_decide_between_equal_scores():
+    scores = {"first": np.ones(100), "same": np.full(100, 1 - 1e-9), "better": np.full(100, 0.9)}
+    choice = choose.Choice("kernel", scores.__getitem__)
+    for name in ("first", "same"):
+        choice.consider(name, name)
+    assert choice.value == "first"
+    choice.consider("better", "better")
+    assert choice.value == "better"

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from data import read_only
 from manygp import ManyGPRegressor, answers, load
-from manygp.training.pipeline import _groups
+from manygp.training.pipeline import groups_of
 
 RNG = np.random.default_rng(0)
 X = read_only(RNG.uniform(size=(60, 2)))
@@ -123,4 +123,4 @@ def test_a_copy_is_found_wherever_it_stands():
     for n in range(10, 60):
         X = rng.normal(size=(n, 8 + n % 6))
         X[: n // 3] = X[-(n // 3) :]
-        assert len(set(_groups(X[rng.permutation(n)]))) == n - n // 3
+        assert len(set(groups_of(X[rng.permutation(n)]))) == n - n // 3

@@ -102,6 +102,7 @@ def test_the_past_is_known_and_equal_times_stay_together():
     "time",
     [
         pd.Series(pd.date_range("2020-01-01", periods=4)),
+        pd.Series(pd.date_range("2020-03-28", periods=4, freq="24h", tz="Europe/Berlin")),
         np.array(["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"]),
         [pd.Timestamp(f"2020-01-0{k}") for k in range(1, 5)],
         [1, 2, 3, 4],

@@ -154,7 +154,7 @@ def _read(
 
     from manygp.tables.formats import open_table
     from manygp.tables.training_rows import naming_file, targets_of
-    from manygp.training.updates import scaled
+    from manygp.training.updates import scaled, without_copies
 
     target, noise, encoder = fitted.named_target(named[0]), named[1], fitted.encoder
     table, pieces = open_table(path, decimal), []
@@ -176,4 +176,4 @@ def _read(
         raise ValueError(f"{table.path}: {noise!r} must hold noise variances, which are positive")
     has_codes = fitted.model.encoder is not None and fitted.model.encoder.codes_ is not None
     new = scaled(fitted.model, X, Y, alpha, are_known, codes if has_codes else None)
-    return new, n_without
+    return without_copies(fitted.model, new), n_without

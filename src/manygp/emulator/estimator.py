@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from os import PathLike
 from typing import Any, NamedTuple, Self
 
@@ -175,7 +177,7 @@ class ManyGPEmulator(RegressorMixin, BaseEstimator):
             be a `numpy.memmap`.
         """
         self._check_parameters()
-        Y = _as_many(X, check_curves(Y))
+        X, Y = _without_copies(X, _as_many(X, check_curves(Y)))
         grid, n = Grid.of(Y), len(Y)
         if n < COMPONENTS.fewest_runs:
             least = COMPONENTS.fewest_runs
@@ -571,6 +573,28 @@ def _as_many(X: Any, Y: Any) -> Any:
     if n != len(Y):
         raise ValueError(f"X has {n} runs, and Y {len(Y)}")
     return Y
+
+
+def _without_copies(X: Any, Y: Any) -> tuple[Any, Any]:
+    """Runs and their curves without those that equal an earlier one in all inputs and outputs.
+
+    Models of components would not agree on which of them are copies.
+    """
+    curve = [blake2b(np.asarray(one).tobytes()).digest() for one in Y]
+    often, seen, kept = Counter(curve), set(), []
+    for i, key in enumerate(curve):
+        run = repr(np.asarray(_safe_indexing(X, [i])).tolist()) if often[key] > 1 else ""
+        if (key, run) not in seen:
+            seen.add((key, run))
+            kept.append(i)
+    if len(kept) == len(curve):
+        return X, Y
+    copies = counted(len(curve) - len(kept), "run")
+    warn(
+        f"{copies} that equal others in all inputs and outputs left out: copies tell nothing new. "
+        "loo_predict() is of the runs that stay"
+    )
+    return _safe_indexing(X, kept), Y[kept]
 
 
 def _lean(base: ManyGPRegressor) -> ManyGPRegressor:

@@ -13,6 +13,8 @@ from manygp.tables.base import Batch, refuse_repeated
 
 # Integers from here on may be others as floats.
 EXACT_INTEGERS = 2**53
+# Kinds of objects that no cell may hold.
+NO_VALUES = {list, dict, set, frozenset, np.ndarray, complex}
 
 
 def as_batch(X: Any) -> Batch | None:
@@ -123,12 +125,17 @@ def _of_pandas(name: str, column: Any) -> npt.NDArray[Any]:
         return numbers_of(whole.to_numpy(dtype=np.uint64 if kind == "u" else np.int64), missing)
     if kind == "b" and not missing.any():
         return np.asarray(column.to_numpy(dtype=bool))
-    return _of_objects(column.astype(object).to_numpy(), missing)
+    return _of_objects(name, column.astype(object).to_numpy(), missing)
 
 
-def _of_objects(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+def _of_objects(
+    name: str, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]
+) -> npt.NDArray[Any]:
     """Python objects: floats if all of them are numbers, else text."""
     present = values[~missing]
+    odd = {*map(type, present)} & NO_VALUES
+    if odd:  # their text may be cut, or differ between two processes
+        _refuse_type(name, min(one.__name__ for one in odd))
     if len(present) and all(isinstance(v, Real) and not isinstance(v, bool) for v in present):
         return numbers_of(values, missing)
     return words_of(values, missing)

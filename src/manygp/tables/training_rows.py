@@ -154,7 +154,8 @@ def read_training(
     mixed = store.mixed(findings)
     if mixed:
         _read_again(table, store, mixed)
-    return _assembled(store, findings, names, roles)
+    with naming_file(table):
+        return _assembled(store, findings, names, roles)
 
 
 def survey_table(
@@ -259,34 +260,47 @@ def _assembled(
     kinds = {one.name: one.kind for one in findings}
     every = [*names, *roles.beside(names)]
     columns = {name: store.column(name, kinds[name]) for name in every}
-    apart = {role: columns.get(role or "") for role in (roles.groups, roles.time)}
-    columns = {name: one for name, one in columns.items() if name in (*names, *roles.apart)}
     y = columns.pop(roles.target)
-    noise = None if roles.noise is None else columns.pop(roles.noise)
     known = ~np.isnan(y)
-    n_dropped = int(len(y) - known.sum())
-    if n_dropped:
+    numbers = np.flatnonzero(known) + 1
+    if len(numbers) < len(y):
         columns = {name: values[known] for name, values in columns.items()}
-        y, noise = y[known], None if noise is None else noise[known]
+    noise, groups, time = (
+        _complete(one, columns, numbers, is_noise=one == roles.noise)
+        for one in (roles.noise, roles.groups, roles.time)
+    )
+    columns = {name: columns[name] for name in names}
     categories = frozenset(name for name in names if kinds[name] == "category")
     rows = Batch(0, columns, None, categories)
-    numbers = np.flatnonzero(known) + 1
-    groups, time = (_of_known(apart[one], known) for one in (roles.groups, roles.time))
-    return TrainingTable(rows, y, roles.target, noise, n_dropped, numbers, groups, time)
+    n_dropped = len(y) - len(numbers)
+    return TrainingTable(rows, y[known], roles.target, noise, n_dropped, numbers, groups, time)
 
 
-def _of_known(values: npt.NDArray[Any] | None, known: npt.NDArray[np.bool_]) -> Any:
-    """Values of the rows that are `known`, if there are any; None where one is missing."""
-    if values is None:
+def _complete(
+    name: str | None,
+    columns: dict[str, npt.NDArray[Any]],
+    numbers: npt.NDArray[np.intp],
+    *,
+    is_noise: bool,
+) -> npt.NDArray[Any] | None:
+    """A column beside those of X, if there is one: it says something of all rows."""
+    if name is None:
         return None
-    values = values[known]
-    if values.dtype.kind == "O":
-        values[is_missing(values)] = None
+    values = columns[name]
+    for wrong, what in (
+        (is_missing(values), "no value"),
+        (values < 0 if is_noise else np.array([False]), "a negative noise variance"),
+    ):
+        if wrong.any():
+            raise Refusal(
+                f"column {name!r}: {wrong.sum():,} of {len(values):,} rows with a target have "
+                f"{what}, first row {numbers[np.argmax(wrong)]}; correct them, or leave them out"
+            )
     return values
 
 
 def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Problem]:
-    """Problems of the column of noise variances, which are numbers and complete."""
+    """Problems of the column of noise variances, which are numbers."""
     problems = []
     for one in findings:
         if one.name != noise or one.problem is not None:
@@ -294,9 +308,6 @@ def _noise_problems(findings: Sequence[Finding], noise: str | None) -> list[Prob
         if one.kind != "number":
             what = f"noise variances are numbers, and this holds {KIND_WORDS[one.kind]}"
             problems.append(Problem(one.name, what, "name another --noise-column", "pass numbers"))
-        elif one.n_missing:
-            what = f"{one.n_missing:,} noise variances are missing"
-            problems.append(Problem(one.name, what, "fill them", "fill them"))
     return problems
 
 

@@ -113,8 +113,14 @@ def as_moments(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _as_utc(text: str) -> datetime:
     if len(text) > 8 and text.isdecimal():  # which Python takes for a date and its fractions
         raise ValueError
-    moment = _with_month(text) or datetime.fromisoformat(text)
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    moment: datetime = without_zone(_with_month(text) or datetime.fromisoformat(text))
+    return moment
+
+
+def without_zone(moment: Any) -> Any:
+    """A moment in UTC, if it has a time zone; anything else is as it was."""
+    zone = getattr(moment, "tzinfo", None)
+    return moment if zone is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def _with_month(text: str) -> datetime | None:

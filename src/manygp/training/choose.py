@@ -16,6 +16,7 @@ import numpy as np
 
 from manygp.arrays import Array, IndexArray
 from manygp.calibration import (
+    CORRECTION,
     LeftOutErrors,
     curve_of,
     farthest_known,
@@ -153,8 +154,8 @@ class Choice(Generic[T]):
         if not self.nll:
             self.nll[value], self.value, self.best = self.evaluate(candidate), value, candidate
         elif perf_counter() < self.deadline:
-            self.nll[value] = self.evaluate(candidate)
-            if gains(self.nll[self.value], self.nll[value], self.min_gain):
+            before, self.nll[value] = self.nll[self.value], self.evaluate(candidate)
+            if gains(before - CORRECTION.rounding, self.nll[value], self.min_gain):
                 self.value, self.best = value, candidate
 
     def lost(self, value: Any, least: float | None = None) -> bool:
@@ -525,8 +526,7 @@ class KernelChoice(NamedTuple):
             builders = {"far": builder, "near": self._builder(near, layout)}
             choice = self._compared("kernel", builders, rng)
             best, compared = choice.best, choice.alternatives
-        in_time = perf_counter() < deadline
-        if in_time and self.space.standard and has_no_noise(best.kernel):
+        if perf_counter() < deadline and self.space.standard and has_no_noise(best.kernel):
             choice = self._with_some_noise(start, best)
             best, compared = choice.best, [*compared, *choice.alternatives]
         if best is not builder:

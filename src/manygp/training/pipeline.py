@@ -10,7 +10,7 @@ import numpy as np
 
 from manygp import answers, inputs
 from manygp.answers import queried_by
-from manygp.arrays import Array, IndexArray
+from manygp.arrays import AnyArray, Array, IndexArray
 from manygp.calibration import LeftOutErrors
 from manygp.fit_report import Alternative, NothingLearnedWarning, Plan
 from manygp.gp.marginal_likelihood import TrainingData
@@ -106,7 +106,7 @@ class Repeats(NamedTuple):
 
 def find_repeats(data: TrainingData) -> Repeats:
     """Compare the targets of equal rows."""
-    groups = _groups(data.X)
+    groups = groups_of(data.X)
     n, n_groups = len(groups), int(groups.max()) + 1
     if n_groups == n:
         return Repeats(0, 0.0, n)
@@ -120,7 +120,7 @@ def find_repeats(data: TrainingData) -> Repeats:
     return Repeats(n - n_groups, max(0.0, within - known), n, float(weights.mean()))
 
 
-def _groups(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+def groups_of(X: Array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     """A number for each distinct row: (n,).
 
     Equal rows have equal projections, which are quick to sort.
@@ -163,20 +163,16 @@ def without_copies(settings: Settings, rows: KnownRows, encoder: Any) -> IndexAr
     that what is left out is known. `encoder` is that of a table: means of categories differ
     between folds of the rows, and in their place stand the categories themselves.
     """
-    n, X = len(rows.X), rows.X
-    if encoder is not None:
-        means = [bool(column.means) for column in encoder.columns_ for _ in column.features]
-        X = np.hstack([X[:, ~np.array(means, dtype=bool)], encoder.codes_])
+    n = len(rows.X)
+    X = rows.X if encoder is None else without_means(encoder, rows.X, encoder.codes_)
     weights = np.ones(n) if rows.weights is None else rows.weights
-    groups = _groups(np.column_stack([X, rows.Y, rows.alpha, weights]))
+    groups = groups_of(np.column_stack([X, rows.Y, rows.alpha, weights]))
     last = np.empty(groups.max() + 1, dtype=np.intp)
     last[groups] = np.arange(n)
     m = len(last)
     kept = np.sort(last)
-    _, counts = np.unique(_groups(rows.Y[kept]), return_counts=True)
-    agree = (counts * (counts - 1.0)).sum() > COPIES.equal_targets * m * (m - 1.0)
     is_paper = not (settings.space.standard and settings.space.recalibrate)  # it stays as it is
-    if is_paper or agree or m == n or n > COPIES.most_often * m:
+    if is_paper or m == n or n > COPIES.most_often * m or targets_agree(rows.Y[kept]):
         return None
     copies = "1 row is a copy of another" if n == m + 1 else f"{n - m:,} rows are copies of others"
     warn(
@@ -185,6 +181,19 @@ def without_copies(settings: Settings, rows: KnownRows, encoder: Any) -> IndexAr
         "and loo_predict() are of the rows that stay: row_ids_ has their numbers"
     )
     return kept
+
+
+def targets_agree(Y: Array) -> bool:
+    """Whether so many targets (n, t) are equal that measurements may agree."""
+    n = len(Y)
+    _, counts = np.unique(groups_of(Y), return_counts=True)
+    return bool((counts * (counts - 1.0)).sum() > COPIES.equal_targets * n * (n - 1.0))
+
+
+def without_means(encoder: Any, X: Array, codes: AnyArray) -> Array:
+    """Rows with categories in the place of columns that are means of them."""
+    means = [bool(column.means) for column in encoder.columns_ for _ in column.features]
+    return np.hstack([X[:, ~np.array(means, dtype=bool)], codes])
 
 
 def learned_rows(
@@ -352,11 +361,16 @@ def _may_be_transformed(settings: Settings, Y: Array) -> bool:
     budget_left = settings.time_budget is None or settings.time_budget >= TARGET.least_budget
     if Y.shape[1] > 1 or len(Y) < TARGET.fewest_rows or not budget_left:
         return False
-    low, high = float(Y.min()), float(Y.max())
-    if not TARGET.squares[0] < high / 2 - low / 2 < max(-low, high) < TARGET.squares[1]:
+    if not _have_squares(Y):
         return False
-    error = (Y - Y.mean()) / (high - low)
+    error = (Y - Y.mean()) / np.ptp(Y)
     return bool(abs((error**3).mean()) > TARGET.skewness * (error**2).mean() ** 1.5)
+
+
+def _have_squares(Y: Array) -> bool:
+    """Whether targets and their differences have room for their squares."""
+    low, high = float(Y.min()), float(Y.max())
+    return TARGET.squares[0] < high / 2 - low / 2 < max(-low, high) < TARGET.squares[1]
 
 
 def _compared_transforms(
@@ -455,7 +469,7 @@ def _described(settings: Settings, Y: Array) -> dict[str, Any]:
     """What targets (n, t) as they are tell of the shape of their distribution."""
     if not settings.shapes_target:
         return {}
-    return {"shared": shared_value(Y), "whole": are_whole(Y)}
+    return {"shared": shared_value(Y) if _have_squares(Y) else None, "whole": are_whole(Y)}
 
 
 def _are_sorted(settings: Settings, rows: KnownRows) -> bool:

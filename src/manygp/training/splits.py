@@ -141,13 +141,14 @@ def moments_of(time: Any, n: int) -> Array:
 
 
 def _read_moments(values: AnyArray) -> AnyArray:
-    from manygp.tables.values import as_moments
+    from manygp.tables.values import as_moments, without_zone
 
     numbers = inputs.plain_floats(values, "time")
     if numbers.shape == values.shape:
         return numbers
     try:
-        text = [one if isinstance(one, str) else np.datetime64(one) for one in values.tolist()]
+        moments = map(without_zone, values.tolist())
+        text = [one if isinstance(one, str) else np.datetime64(one) for one in moments]
         if all(isinstance(one, str) for one in text):
             return as_moments(np.array(text, dtype=object))
         return np.array(text, dtype="datetime64[us]")

@@ -26,11 +26,20 @@ from manygp.inputs import read_only
 from manygp.model import FittedModel, Room, Updates, ids_of
 from manygp.noise import LocalNoise
 from manygp.rules import ExpertPredictions, VarianceCurve
+from manygp.runtime.progress import warn
+from manygp.runtime.words import counted
 from manygp.settings import Settings
 from manygp.training.choose import COMMITTEE
 from manygp.training.draft import Draft, overlapping
 from manygp.training.experts import ExecutionContext
-from manygp.training.pipeline import learned_step, prepare, train
+from manygp.training.pipeline import (
+    groups_of,
+    learned_step,
+    prepare,
+    targets_agree,
+    train,
+    without_means,
+)
 from manygp.training.single import SINGLE
 
 REFRESHES = ("auto", "never", "always")
@@ -60,6 +69,10 @@ class UpdateChoice:
     # the fewest that teach one.
     new_errors: float = 0.05
     fewest_errors: int = 20
+    # Decimals of normalised targets that agree where rows are copies of known ones, and how many
+    # experts are asked for these.
+    digits: int = 9
+    near: int = 8
 
 
 UPDATE = UpdateChoice()
@@ -110,6 +123,41 @@ def scaled(
         are_known,
         codes,
     )
+
+
+def without_copies(model: FittedModel, new: NewRows) -> NewRows:
+    """The rows that are no copies of others or of known ones, with a warning."""
+    kept = np.flatnonzero(~_are_copies(model, new))
+    if len(kept) == len(new.X):
+        return new
+    copies = counted(len(new.X) - len(kept), "row")
+    warn(
+        f"{copies} left out that equal others, or known ones, in all columns and in y: copies are "
+        "no measurements. They get no number in row_ids_"
+    )
+    return new.some(kept)
+
+
+def _are_copies(model: FittedModel, new: NewRows) -> AnyArray:
+    """Which rows are copies of others, or of rows of experts that are near, as in `fit`: (k,)."""
+    space, layout, encoder = model.settings.space, model.committee.layout, model.encoder
+    if not (space.standard and space.recalibrate):
+        return np.zeros(len(new.X), dtype=bool)
+    near = np.unique(layout.nearest(new.X, min(len(layout.parts), UPDATE.near))[0])
+    data, known = model.committee.training_data(), np.concatenate([layout.parts[m] for m in near])
+    X, Y = new.X, new.Y
+    if new.codes is None:
+        same = known[np.isin(data.X[known, 0], X[:, 0])]
+        X = np.vstack([data.X[same], X])
+    else:
+        same, codes = known, np.vstack([encoder.codes_[known], new.codes])
+        X = without_means(encoder, np.vstack([data.X[known], X]), codes)
+    Y = np.vstack([data.targets_of(same), Y]).round(UPDATE.digits)
+    first = np.unique(groups_of(np.hstack([X, Y])), return_index=True)[1]
+    copies = ~np.isin(len(same) + np.arange(len(new.X)), first)
+    if copies.any() and targets_agree(data.targets_of(known).round(UPDATE.digits)):
+        copies[:] = False
+    return copies
 
 
 class Scored(NamedTuple):
@@ -163,9 +211,25 @@ def updated(
     model: FittedModel, new: NewRows, run: ExecutionContext, refresh: str = "auto"
 ) -> FittedModel:
     """The model with further rows, each of which it has predicted before it knew them."""
+    if not len(new.X):
+        return replace(model, updates=_state(model))
     scored = score(model, new)
+    model = _without_broken_bounds(model, new)
     changed = _learned(added(model, new), new, scored)
     return _as_due(changed, run, refresh)
+
+
+def _without_broken_bounds(model: FittedModel, new: NewRows) -> FittedModel:
+    """The model without the bounds that its data showed, and that new targets are beyond."""
+    transform = model.target_transform
+    if transform is None or transform.name != "none" or model.settings.bounds is not None:
+        return model
+    Y, rounding = model.y_scaling.undo(new.Y), 10.0**-UPDATE.digits * model.y_scaling.scale
+    low, high = Y.min(axis=0) + rounding, Y.max(axis=0) - rounding
+    floor = read_only(np.where(low < transform.floor, -np.inf, transform.floor))
+    ceiling = read_only(np.where(high > transform.ceiling, np.inf, transform.ceiling))
+    kept = replace(transform, floor=floor, ceiling=ceiling)
+    return replace(model, target_transform=None if kept.is_identity else kept)
 
 
 def _as_due(model: FittedModel, run: ExecutionContext, refresh: str) -> FittedModel:
@@ -494,7 +558,7 @@ def merged(
 ) -> FittedModel:
     """The model with the rows of another one, and what that knows about its errors in them.
 
-    Rows that both have, with the same numbers, are taken once.
+    Rows that both have are taken once.
     """
     _require_alike(model, other)
     theirs = other.committee.training_data()
@@ -506,7 +570,7 @@ def merged(
     codes = None if other.encoder is None else other.encoder.codes_
     new = scaled(model, X, Y, np.zeros(len(X)), np.ones(len(X), dtype=bool), codes)
     new = new._replace(alpha=theirs.alpha * unit)
-    kept = np.flatnonzero(~_in_both(model, ids_of(other), new))
+    kept = np.flatnonzero(~_in_both(model, ids_of(other), new) & ~_are_copies(model, new))
     if not len(kept):
         return model
     n = len(model.committee.training_data().X)

@@ -46,6 +46,8 @@ MEANINGS = {
     "nearest": "Experts that are queried about a row.",
     "correction": "How the predicted variance is corrected: not at all, by a level that raises "
     "it, by one factor, or by a curve.",
+    "local noise": "Whether the noise is larger in some places than in others.",
+    "target": "Whether the target itself is modelled, its logarithm, or a power of it.",
     "step": "Whether a value that many targets share has a chance of its own; CRPS in std of y.",
     "scale": "Factor of the predicted variance: above 1 where it was too small.",
     "power": "Above 1 where the predicted variances differed too little between rows, below 1 "
