@@ -138,13 +138,10 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     for axis, scaling in (("x", model.x_scaling), ("y", model.y_scaling)):
         arrays |= {f"{axis}_{name}": one for name, one in scaling._asdict().items()}
     if model.conformal_scores is not None:
-        arrays["conformity"] = model.conformal_scores.errors
-        arrays["conformity_places"] = model.conformal_scores.places
-        arrays["conformity_shaped"] = np.array(
-            [int(model.conformal_scores.shaped)], dtype=np.int32
-        )
-        if model.conformal_scores.by_mean:
-            arrays["conformity_by_mean"] = np.ones(1, dtype=np.int32)
+        scores = model.conformal_scores
+        arrays["conformity"], arrays["conformity_places"] = scores.errors, scores.places
+        arrays["conformity_shaped"] = np.array([int(scores.shaped)], dtype=np.int32)
+        arrays["conformity_by_mean"] = np.array([int(scores.by_mean)], dtype=np.int32)
     if model.cross_validated is not None:
         arrays["honest"] = model.cross_validated
     if model.noise is not None:
