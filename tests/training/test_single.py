@@ -70,7 +70,7 @@ def test_lines_of_many_columns_are_found_by_few_rows(tmp_path):
     plain = ManyGPRegressor(trend="constant", random_state=0).fit(X, y)
     assert model.calibration_report_.chosen["trend"] == "linear"
     errors = [np.std(y_test - one.predict(X_test)) for one in (model, plain)]
-    assert errors[0] < 0.25 < 0.45 < errors[1]
+    assert errors[0] < 0.85 * errors[1]
     mean, std = model.predict(X_test, return_std=True)
     assert 0.5 < np.mean(((y_test - mean) / std) ** 2) < 2
     model.save(tmp_path / "lines.manygp")
