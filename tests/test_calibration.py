@@ -407,7 +407,7 @@ def test_one_group_is_one_quantile_and_one_tail_for_all_rows():
     assert_array_equal(
         found.reach(0.9, widths), np.sort(np.abs(z))[int(np.ceil(0.9 * (N + 1))) - 1]
     )
-    tail, spread = fit_tail(z), found.distribution(np.zeros(3), widths[:, 0], np.ones(1))
+    tail, spread = fit_tail(z), found.distribution(np.zeros(3), widths[:, 0], (widths, widths))
     assert_allclose((spread.dof, spread.scale), tail)
 
 
@@ -415,7 +415,8 @@ def test_groups_are_learned_only_where_errors_differ():
     assert len(fit_conformal_scores(standardised(2, heavy=False)[None], WIDTHS).places) == 1
     found = fit_conformal_scores(standardised(2, heavy=True)[None], WIDTHS)
     assert len(found.places) >= 2
-    dof = found.distribution(np.zeros(2), np.quantile(WIDTHS, [0.05, 0.95]), np.ones(1)).dof
+    std = np.quantile(WIDTHS, [0.05, 0.95])
+    dof = found.distribution(np.zeros(2), std, (std[:, None], np.zeros((2, 1)))).dof
     assert dof[0] > 15
     assert dof[1] < 5
 
@@ -467,8 +468,8 @@ def test_what_rows_get_does_not_jump_between_groups():
 def test_several_targets_have_groups_of_their_own_errors():
     both = np.array([standardised(7, heavy=True), standardised(7, heavy=False)])
     found = ConformalScores.of(both, WIDTHS, 2)
-    spread = found.distribution(np.zeros((2, 2)), np.array([[0.1, 1.0], [10.0, 100.0]]),
-                                np.array([1.0, 10.0]))  # fmt: skip
+    std = np.array([[0.1, 1.0], [10.0, 100.0]])
+    spread = found.distribution(np.zeros((2, 2)), std, (std / [1.0, 10.0], np.zeros((2, 2))))
     assert spread.dof[1, 0] < 5 < 15 < min(spread.dof[0, 0], *spread.dof[:, 1])
 
 
@@ -488,6 +489,45 @@ def test_a_model_with_groups_is_saved_and_answers_the_same(tmp_path):
     assert model.predict_dist(queries).dof.shape == (7,)
 
 
+def errors_of_means(means, y):
+    """Errors of rows y (n,) that were predicted by means (n,), with the std 1."""
+    squares, ones = (y - means)[None] ** 2, np.ones(len(y))
+    return LeftOutErrors(squares, ones, 0 * ones, ones / 2, np.arange(len(y)), means[None])
+
+
+def test_errors_that_are_spread_by_the_mean_are_grouped_by_it():
+    rng = np.random.default_rng(0)
+    means = np.linspace(-4, 4, N)
+    wide = rng.normal(size=N) * np.sqrt(rng.exponential(size=N))
+    y = means + np.where(means > 2, wide, rng.normal(size=N))
+    found = errors_of_means(means, y).conformal_scores(VarianceCurve(), None)
+    assert found.by_mean
+    at, ones = np.array([[-3.5], [3.5]]), np.ones((2, 1))
+    dof = found.distribution(at[:, 0], ones[:, 0], (ones, at)).dof
+    assert dof[1] < 10 < 50 < dof[0]
+    # Means that say nothing but what the row itself is not.
+    noise = rng.normal(size=N) ** 3
+    blind = -1e-3 * noise
+    assert not errors_of_means(blind, noise).conformal_scores(VarianceCurve(), None).by_mean
+
+
+def test_a_model_with_groups_by_mean_is_saved_and_answers_the_same(tmp_path):
+    rng = np.random.default_rng(8)
+    X = rng.random((1200, 1))
+    noise = np.where(X[:, 0] > 0.5, 0.3 * rng.standard_t(2.1, 1200), 0.3 * rng.normal(size=1200))
+    settings = {"trend": "constant", "overlap": 0, "hyperparameters": "shared"}
+    model = ManyGPRegressor(noise="constant", target_transform=None, random_state=0, **settings)
+    model.fit(X, 4 * X[:, 0] + noise)
+    assert model.model_.conformal_scores.by_mean
+    queries = np.linspace(0, 1, 7)[:, None]
+    expected = [*model.predict_interval(queries, 0.8), model.predict_dist(queries).ppf(0.95)]
+    assert np.ptp(model.predict_dist(queries).scale) > 0
+    model.save(tmp_path / "model.gp")
+    same = load(tmp_path / "model.gp")
+    found = [*same.predict_interval(queries, 0.8), same.predict_dist(queries).ppf(0.95)]
+    assert_array_equal(found, expected)
+
+
 # Errors that are spread as no Student-t is
 
 
@@ -503,7 +543,7 @@ def shaped_scores():
 
 
 def shaped_distribution():
-    return shaped_scores().distribution(MEAN, STD, np.ones(1))
+    return shaped_scores().distribution(MEAN, STD, (STD[:, None], MEAN[:, None]))
 
 
 def test_a_shape_is_learned_only_where_a_student_t_does_not_hold_errors():
@@ -517,7 +557,7 @@ def test_a_shape_is_learned_only_where_a_student_t_does_not_hold_errors():
 
 def test_intervals_of_a_shape_are_those_of_the_errors():
     scores = shaped_scores()
-    shaped = scores.distribution(np.zeros(N), np.ones(N), np.ones(1))
+    shaped = scores.distribution(np.zeros(N), np.ones(N), (np.ones((N, 1)), np.zeros((N, 1))))
     student = dataclasses.replace(shaped, shape=None)
     new = mostly_exact(1)
     for coverage in (0.5, 0.8, 0.9, 0.95):
@@ -576,7 +616,7 @@ def test_samples_follow_a_shape():
 
 def test_errors_that_are_all_zero_have_a_density():
     scores = dataclasses.replace(ConformalScores.of(np.zeros((1, 500)), np.ones(500)), shaped=True)
-    found = scores.distribution(np.zeros(3), np.ones(3), np.ones(1))
+    found = scores.distribution(np.zeros(3), np.ones(3), (np.ones((3, 1)), np.zeros((3, 1))))
     assert np.all(np.isfinite(found.logpdf(np.array([0.0, 1e-9, 5.0]))))
 
 

@@ -198,8 +198,8 @@ def _interval_of_errors(
     model: FittedModel, mean: Array, std: Array, coverage: float
 ) -> tuple[Array, Array]:
     """The same, as wide as errors that were left out."""
-    normalised = (std if std.ndim == 2 else std[:, None]) / model.y_scaling.scale
-    width = conformal_scores(model).reach(coverage, normalised).reshape(std.shape) * std
+    reach = conformal_scores(model).reach(coverage, *model.y_scaling.spread(mean, std))
+    width = reach.reshape(std.shape) * std
     lower, upper = mean - width, mean + width
     if model.target_transform is None:
         return lower, upper
@@ -233,7 +233,7 @@ def distribution_of(
     step = step_of(model)
     if step is not None:
         return step.distribution(mean, std)
-    base = conformal_scores(model).distribution(mean, std, model.y_scaling.scale)
+    base = conformal_scores(model).distribution(mean, std, model.y_scaling.spread(mean, std))
     if model.target_transform is None:
         return base
     low, high = (None, None) if model.settings.bounds is None else model.settings.bounds
@@ -265,7 +265,7 @@ def conformal_scores(model: FittedModel) -> ConformalScores:
 
 
 def tails(model: FittedModel) -> Array:
-    """One over the degrees of freedom, and the scale, of groups by std."""
+    """One over the degrees of freedom, and the scale, of groups by std or mean."""
     return conformal_scores(model).tails
 
 

@@ -361,30 +361,39 @@ def _chance_integrals(x: Array, dof: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class ConformalScores:
-    """Errors of m rows that were left out, in G groups of rows by their std.
+    """Errors of m rows that were left out, in G groups of rows by their std or their mean.
 
     Attributes
     ----------
     errors : ndarray of shape (t, m)
         ``|y - mean| / std`` of each target. Groups stand one after the other, the smallest std
-        first, and are sorted in themselves. They have m / G rows each, the first ones one more.
+        or mean first, and are sorted in themselves. They have m / G rows each, the first ones
+        one more.
     places : ndarray of shape (G,)
-        Logarithm of the median std of each group, in units of the normalised targets.
+        Logarithm of the median std of each group, or its median mean, in units of the normalised
+        targets.
     shaped : bool
         Whether their distribution has a shape of its own beside that of the Student-t.
+    by_mean : bool
+        Whether groups are by the mean.
     """
 
     errors: Array
     places: Array
     shaped: bool = False
+    by_mean: bool = False
 
     @classmethod
-    def of(cls, errors: Array, std: Array, n_groups: int = 1) -> ConformalScores:
-        """The errors (t, m), of either sign, of rows with the std (m,)."""
-        groups = np.array_split(np.argsort(std, kind="stable"), n_groups)
-        places = np.array([np.median(np.log(std[group])) for group in groups])
+    def of(
+        cls, errors: Array, std: Array, n_groups: int = 1, means: Array | None = None
+    ) -> ConformalScores:
+        """The errors (t, m), of either sign, of rows with the std (m,), by it or by `means`."""
+        key = np.log(std) if means is None else means
+        groups = np.array_split(np.argsort(key, kind="stable"), n_groups)
+        places = np.array([np.median(key[group]) for group in groups])
         ordered = [np.sort(np.abs(errors[:, group]), axis=1) for group in groups]
-        return cls(read_only(np.concatenate(ordered, axis=1)), read_only(places))
+        by_mean = means is not None
+        return cls(read_only(np.concatenate(ordered, axis=1)), read_only(places), by_mean=by_mean)
 
     @property
     def groups(self) -> list[Array]:
@@ -404,17 +413,18 @@ class ConformalScores:
                 f"{int(np.ceil(coverage / (1 - coverage) - 1e-6)):,} rows"
             )
 
-    def reach(self, coverage: float, std: Array) -> Array:
+    def reach(self, coverage: float, std: Array, mean: Array | None = None) -> Array:
         """How many std an interval extends to either side of rows with the std (N, t): (N, t).
 
-        Where a group has too few rows to promise the coverage, it is that of all rows, or the
-        largest error of the group if that is larger.
+        `mean` (N, t), normalised as well, is needed where groups are by the mean. Where a group
+        has too few rows to promise the coverage, it is that of all rows, or the largest error of
+        the group if that is larger.
         """
         self.require(coverage)
         groups = self.groups
         ranks = [min(_rank(group.shape[1], coverage), group.shape[1]) for group in groups]
         quantiles = [group[:, rank - 1] for group, rank in zip(groups, ranks, strict=True)]
-        reaches = self._between(np.array(quantiles), std)
+        reaches = self._between(np.array(quantiles), std, mean)
         if all(_rank(group.shape[1], coverage) <= group.shape[1] for group in groups):
             return reaches
         every = np.sort(self.errors, axis=1)
@@ -439,21 +449,26 @@ class ConformalScores:
         ]
         return np.moveaxis(np.array(knots), -1, 0)
 
-    def distribution(self, mean: Array, std: Array, units: Array) -> PredictiveDistribution:
-        """Distribution of rows with this mean and std, (N,) or (N, t), in units (t,) of y."""
+    def distribution(
+        self, mean: Array, std: Array, normalised: tuple[Array, Array]
+    ) -> PredictiveDistribution:
+        """Distribution of rows with this mean and std, (N,) or (N, t).
+
+        `normalised` has their std and mean, (N, t) each, in units of the normalised targets.
+        """
         values = np.concatenate([self.tails, self.shapes]) if self.shaped else self.tails
         if len(self.places) == 1:
             by_row = values[:, 0] if std.ndim == 2 else values[:, 0, 0]
         else:
-            normalised = (std if std.ndim == 2 else std[:, None]) / units
-            by_row = np.array([self._between(one, normalised) for one in values])
+            by_row = np.array([self._between(one, *normalised) for one in values])
             by_row = by_row.reshape(len(values), *std.shape)
         shape = Shape(np.moveaxis(by_row[2:], 0, -1)) if self.shaped else None
         return PredictiveDistribution(mean, std, _degrees(by_row[0]), np.asarray(by_row[1]), shape)
 
-    def _between(self, values: Array, std: Array) -> Array:
-        """What rows with the std (N, t) get of the values (G, t) of groups: (N, t)."""
-        columns = zip(np.log(std).T, values.T, strict=True)
+    def _between(self, values: Array, std: Array, mean: Array | None) -> Array:
+        """What rows with the std and mean (N, t) get of the values (G, t) of groups: (N, t)."""
+        key = mean if self.by_mean and mean is not None else np.log(std)
+        columns = zip(key.T, values.T, strict=True)
         return np.column_stack([np.interp(x, self.places, value) for x, value in columns])
 
 
@@ -498,8 +513,11 @@ class CorrectionChoice:
     # group.
     groups: tuple[int, ...] = (2, 4, 8)
     group_rows: int = 500
-    # The least difference of log std between them: less is rounding.
+    # The least difference of log std, or of means, between them: less is rounding.
     group_step: float = 0.01
+    # Groups may be by the mean where it explains this share of a target: a mean that says little
+    # about the target says something about the row's own error, which it has not seen.
+    least_explained: float = 0.25
     folds: int = 10
     # Folds that the more flexible of two corrections must predict better.
     most_folds: int = 7
@@ -567,7 +585,10 @@ class LeftOutErrors(NamedTuple):
         if log_factors is not None:
             total = (total - self.alpha) * np.exp(log_factors) + self.alpha
         std = np.exp(0.5 * np.log(total).mean(axis=0)) if len(total) > 1 else np.sqrt(total[0])
-        return fit_conformal_scores(np.sqrt(self.squares / total), std, together)
+        unexplained = self.squares.mean() / (self.squares.mean() + self.means.var())
+        tells = len(total) == 1 and unexplained < 1 - CORRECTION.least_explained
+        means = self.means[0] if tells else None
+        return fit_conformal_scores(np.sqrt(self.squares / total), std, together, means)
 
     def nll(self, curve: VarianceCurve) -> float:
         """Mean negative log-likelihood of the normal distribution with a correction."""
@@ -698,41 +719,56 @@ def recalibrate(
 
 
 def fit_conformal_scores(
-    errors: Array, std: Array, together: IndexArray | None = None
+    errors: Array, std: Array, together: IndexArray | None = None, means: Array | None = None
 ) -> ConformalScores:
     """Conformal scores of errors (t, N) of rows with the std (N,).
 
-    Folds that have not taught it vote on the number of groups, and on a shape of their own: the
-    log score decides. `together` is that of `dealt`.
+    Folds that have not taught it vote on the number of groups, by std or, if they are given, by
+    means (N,), and on a shape of their own: the log score decides. `together` is that of `dealt`.
     """
-    inside = dealt(len(std), 0, together)
-
-    def scores(n_groups: int) -> Array:
-        return np.array([_log_scores(errors, std, rows, n_groups) for rows in inside]).T
-
     if len(std) < SHAPE.fewest_rows:
         return ConformalScores.of(errors, std)
-    chosen, best = 1, scores(1)
-    for n_groups in [one for one in CORRECTION.groups if len(std) >= one * CORRECTION.group_rows]:
-        losses = scores(n_groups)
-        differ = np.diff(ConformalScores.of(errors, std, n_groups).places) > CORRECTION.group_step
-        if is_majority(np.sum(losses[0] < best[0]), len(inside)) and differ.all():
-            chosen, best = n_groups, losses
-    shaped = is_majority(np.sum(best[1] < best[0]), len(inside))
-    return replace(ConformalScores.of(errors, std, chosen), shaped=shaped)
+    inside = dealt(len(std), 0, together)
+
+    def learned(key: Array | None) -> tuple[Array, ConformalScores]:
+        """The losses of folds, and scores, with as many groups by std or means as they want."""
+        chosen, best = ConformalScores.of(errors, std), _losses(errors, std, inside, 1, None)
+        for n_groups in CORRECTION.groups:
+            if len(std) < n_groups * CORRECTION.group_rows:
+                break
+            grouped = ConformalScores.of(errors, std, n_groups, key)
+            losses = _losses(errors, std, inside, n_groups, key)
+            differ = np.diff(grouped.places) > CORRECTION.group_step
+            if is_majority(np.sum(losses[0] < best[0]), len(inside)) and differ.all():
+                chosen, best = grouped, losses
+        return best, chosen
+
+    keys = [None] if means is None else [None, means]
+    best, chosen = min((learned(key) for key in keys), key=lambda one: float(one[0][0].mean()))
+    return replace(chosen, shaped=is_majority(np.sum(best[1] < best[0]), len(inside)))
 
 
-def _log_scores(errors: Array, std: Array, rows: AnyArray, n_groups: int) -> tuple[float, float]:
+def _losses(
+    errors: Array, std: Array, folds: list[AnyArray], n_groups: int, means: Array | None
+) -> Array:
+    """Those of folds by what the others teach: with Student-t, and with shapes, (2, folds)."""
+    losses = [_log_scores(errors, std, rows, n_groups, means) for rows in folds]
+    return np.array(losses).T
+
+
+def _log_scores(
+    errors: Array, std: Array, rows: AnyArray, n_groups: int, means: Array | None
+) -> tuple[float, float]:
     """Mean negative log density of some rows by what the others teach, in units of their std.
 
     Of Student-t distributions, and of those with a shape of their own.
     """
-    learned = ConformalScores.of(errors[:, ~rows], std[~rows], n_groups)
+    known = None if means is None else means[~rows]
+    learned = ConformalScores.of(errors[:, ~rows], std[~rows], n_groups, known)
     widths = np.repeat(std[rows, None], len(errors), axis=1)
-    shaped = replace(learned, shaped=True).distribution(
-        np.zeros_like(widths), widths, np.ones(len(errors))
-    )
-    student, y = replace(shaped, shape=None), errors[:, rows].T * widths
+    centre = np.zeros_like(widths) if means is None else means[rows, None]
+    shaped = replace(learned, shaped=True).distribution(centre, widths, (widths, centre))
+    student, y = replace(shaped, shape=None), centre + errors[:, rows].T * widths
     return -float(np.mean(student.logpdf(y))), -float(np.mean(shaped.logpdf(y)))
 
 

@@ -339,6 +339,11 @@ class Scaling(NamedTuple):
             scaled /= self.half_scale
         return scaled
 
+    def spread(self, mean: Array, std: Array) -> tuple[Array, Array]:
+        """Scaled std and mean, (N, t) each, of raw ones: (N,) or (N, t)."""
+        shape = len(std), -1
+        return std.reshape(shape) / self.scale, self.apply(mean.reshape(shape))
+
     def undo(self, scaled: Array) -> Array:
         return scaled * self.scale + self.shift
 

@@ -93,7 +93,7 @@ class ManyGPRegressor(RegressorMixin, Updating, SlopesAndPaths, SklearnAttribute
         What holds everywhere, under the experts: nothing, a constant for each expert, lines,
         splines of the columns and products of pairs of them, boosted trees, a forest, or any
         regressor of scikit-learn's kind, which is given scaled rows. "auto" chooses by rows that
-        are left out; one expert has a constant or a forest. A kernel of your own, or an
+        are left out; one expert has a constant, lines or a forest. A kernel of your own, or an
         aggregation that models what experts have in common, has none unless it is asked for;
         "auto" is then "constant" where there are several experts, and else "none".
     prior_mean : {"zero", "constant"}, default=None

@@ -56,6 +56,31 @@ def test_steps_stand_on_a_forest_and_what_is_asked_for_does_not():
     assert errors[0] < 0.9 * errors[1]
 
 
+def spectra(n, seed=0):
+    """Forty columns that nearly agree, and a target that is made of where they differ."""
+    rng = np.random.default_rng(seed)
+    common, own = rng.normal(size=(n, 1)), rng.normal(size=(n, 40))
+    return common + 0.3 * own, own @ np.tile([1, -1], 20) / 6 + 0.1 * rng.normal(size=n)
+
+
+def test_lines_of_many_columns_are_found_by_few_rows(tmp_path):
+    X, y = spectra(70, seed=5)
+    X_test, y_test = spectra(500, seed=1)
+    model = ManyGPRegressor(random_state=0).fit(X, y)
+    plain = ManyGPRegressor(trend="constant", random_state=0).fit(X, y)
+    assert model.calibration_report_.chosen["trend"] == "linear"
+    errors = [np.std(y_test - one.predict(X_test)) for one in (model, plain)]
+    assert errors[0] < 0.85 * errors[1]
+    mean, std = model.predict(X_test, return_std=True)
+    assert 0.5 < np.mean(((y_test - mean) / std) ** 2) < 2
+    model.save(tmp_path / "lines.manygp")
+    loaded = ManyGPRegressor.load(tmp_path / "lines.manygp")
+    np.testing.assert_array_equal(loaded.predict(X_test, return_std=True), (mean, std))
+    np.testing.assert_allclose(loaded.loo_predict(), model.loo_predict(), rtol=1e-9)
+    model.partial_fit(X_test[:50], y_test[:50])
+    assert np.std(y_test[50:] - model.predict(X_test[50:])) < 0.25
+
+
 def test_a_smooth_function_tries_no_forest():
     X = np.random.default_rng(0).uniform(size=(80, 2))
     model = ManyGPRegressor(random_state=0).fit(X, np.sin(4 * X[:, 0]) + X[:, 1] ** 2)

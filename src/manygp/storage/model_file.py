@@ -138,11 +138,10 @@ def _arrays(model: FittedModel) -> dict[str, AnyArray]:
     for axis, scaling in (("x", model.x_scaling), ("y", model.y_scaling)):
         arrays |= {f"{axis}_{name}": one for name, one in scaling._asdict().items()}
     if model.conformal_scores is not None:
-        arrays["conformity"] = model.conformal_scores.errors
-        arrays["conformity_places"] = model.conformal_scores.places
-        arrays["conformity_shaped"] = np.array(
-            [int(model.conformal_scores.shaped)], dtype=np.int32
-        )
+        scores = model.conformal_scores
+        arrays["conformity"], arrays["conformity_places"] = scores.errors, scores.places
+        arrays["conformity_shaped"] = np.array([int(scores.shaped)], dtype=np.int32)
+        arrays["conformity_by_mean"] = np.array([int(scores.by_mean)], dtype=np.int32)
     if model.cross_validated is not None:
         arrays["honest"] = model.cross_validated
     if model.noise is not None:
@@ -372,8 +371,12 @@ def _conformal_scores(arrays: dict[str, AnyArray], n_targets: int) -> ConformalS
     if "conformity_places" in arrays:
         floats(arrays, "conformity_places", places.shape)
     require(np.all(places[1:] >= places[:-1]), "the groups of its errors are not sorted")
-    shaped = "conformity_shaped" in arrays and indices(arrays, "conformity_shaped", 2).any()
-    scores = ConformalScores(floats(arrays, "conformity", (n_targets, m)), places, bool(shaped))
+    shaped, by_mean = (
+        name in arrays and bool(indices(arrays, name, 2).any())
+        for name in ("conformity_shaped", "conformity_by_mean")
+    )
+    errors = floats(arrays, "conformity", (n_targets, m))
+    scores = ConformalScores(errors, places, shaped, by_mean)
     for group in scores.groups:
         require(np.all(np.diff(group, prepend=0.0) >= 0), "its errors are not sorted")
     return scores

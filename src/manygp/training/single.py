@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from manygp.committee.committee import Committee, Layout, assemble
 from manygp.fit_report import Alternative, CalibrationReport
 from manygp.gp.expert import condition, predict_expert
 from manygp.gp.marginal_likelihood import KernelFit, Objective, TrainingData, maximise
-from manygp.gp.trend import Trend
+from manygp.gp.trend import FittedCandidate, Trend, TrendCandidate
 from manygp.kernels.additive import structured_kernel
 from manygp.kernels.base import (
     Kernel,
@@ -42,6 +43,7 @@ from manygp.training.choose import (
 )
 from manygp.training.experts import Builder, ExecutionContext, start_kernel, with_noise_of
 from manygp.trend.forest import FOREST, forest_trend, part_of
+from manygp.trend.linear import TERMS, LinearCandidate, fit_lines
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class SingleChoice:
     # Up to so many rows, or rows for each column, folds do not start there, but anew.
     cold_rows: int = 100
     cold_share: float = 5.0
-    # Variants that are planned for: without a forest, which takes as long as some of them.
+    # Variants that are planned for: without lines and forests, which take as long as some of them.
     planned_variants: int = 4
     # From and to this many rows a kernel with a function of each column and pair of columns is
     # tried, if it promises something where so many of the rows are known.
@@ -108,12 +110,13 @@ class SingleChoice:
     noise_variance: float = 1.0
     longer: float = 10.0
     # Standard errors that a variant must gain on what is simpler, and that one must gain without a
-    # prior of length-scales or with a forest. (Without any prior the noise may vanish, and rows
+    # prior of length-scales or with a trend. (Without any prior the noise may vanish, and rows
     # that are left out do not always tell.)
     min_gain: float = 0.5
     min_gain_of_free: float = 1.0
-    min_gain_of_forest: float = 1.0
-    # The least share of a forest in its best mean with the expert at which it is tried.
+    min_gain_of_trend: float = 1.0
+    # The least share of lines or a forest in their best mean with the expert at which these are
+    # tried.
     least_share: float = 0.3
 
 
@@ -127,11 +130,11 @@ class Variant(NamedTuple):
     ----------
     name : str
     kernel : callable
-        From rows, under the trend, to the kernel to start from.
+        From rows, and what a trend leaves of their mean square, to the kernel to start from.
     precision : callable
         From that kernel to the precision (p,) of the prior of its theta.
     trend : callable
-        From rows to their trend, or None.
+        From rows to what may lie under the expert, or None.
     min_gain : float
         Standard errors that it must gain on what is simpler.
     n_folds : int
@@ -140,9 +143,9 @@ class Variant(NamedTuple):
     """
 
     name: str
-    kernel: Callable[[TrainingData], NoisyKernel]
+    kernel: Callable[[TrainingData, float | None], NoisyKernel]
     precision: Callable[[NoisyKernel], Array]
-    trend: Callable[[TrainingData], Trend | None] = lambda _: None
+    trend: Callable[[TrainingData], TrendCandidate | None] = lambda _: None
     min_gain: float = SINGLE.min_gain
     n_folds: int = SINGLE.folds
     tolerances: tuple[float, float] = SINGLE.tolerances
@@ -156,13 +159,14 @@ class Variant(NamedTuple):
         restarts: Iterable[Array] = (),
     ) -> tuple[TrainingData, KernelFit]:
         """Rows under its trend, and its kernel, learned from theta (p,) on, or its own start."""
-        trend = self.trend(data)
+        trend, rows, rest = self.trend(data), np.arange(len(data.X)), data
         if trend is not None:
-            data = data._replace(residuals=data.residuals - trend.fitted, trend=trend)
-        start = self.kernel(data)
+            rest = data._replace(residuals=trend.residuals)
+        start = self.kernel(rest, None if trend is None else trend.mean_square)
         objective = Objective(start, self.precision(start), tolerance, run.optimizer)
         starts = np.vstack([start.theta if theta is None else theta, *restarts])
-        return data, maximise(data.likelihoods(np.arange(len(data.X))), objective, starts)
+        fit = maximise(rest.likelihoods(rows), objective, starts)
+        return (data if trend is None else trend.under(data, [rows], fit.kernel, 1)), fit
 
 
 class Evaluated(NamedTuple):
@@ -227,8 +231,8 @@ def _select_by_folds(
     variants = run.progress.track("calibration", _variants(builder), SINGLE.planned_variants)
     for variant in variants:
         evaluated += _evaluate(variant, builder, order, evaluated)
-    if tries_trends and FOREST.rows[0] <= len(order) <= FOREST.rows[1]:
-        for variant in _with_forests(evaluated[_chosen(evaluated)], builder):
+    if tries_trends:
+        for variant in _with_trends(evaluated[_chosen(evaluated)], builder):
             evaluated += _evaluate(variant, builder, order, evaluated)
     best = evaluated[_chosen(evaluated)]
     errors = _paid(evaluated, _folds(order, SINGLE.folds, builder.data.groups))
@@ -241,7 +245,7 @@ def _select_by_folds(
     return selection.after(compared if len(order) > SINGLE.handful else [], **trend)
 
 
-def _variants(builder: Builder) -> Iterator[Variant]:
+def _variants(builder: Builder, *, expects_noise: bool = False) -> Iterator[Variant]:
     """Variants without a trend, the simplest first.
 
     Rows that are left out say little about the std at rows that are known: an expert that takes
@@ -250,20 +254,20 @@ def _variants(builder: Builder) -> Iterator[Variant]:
     """
     kernel, n = builder.kernel, len(builder.data.X)
 
-    def start(data: TrainingData) -> NoisyKernel:
-        if data.trend is None:
+    def start(data: TrainingData, mean_square: float | None) -> NoisyKernel:
+        if mean_square is None:
             return kernel
-        scaled = start_kernel(data, float(np.mean(data.residuals**2)))
+        scaled = start_kernel(data, mean_square)
         return with_noise_of(scaled, float(np.exp(kernel.noise.bounds[0, 0])))
 
-    def expecting_noise(data: TrainingData) -> NoisyKernel:
-        return _expecting_noise(start(data), data.mean_weight)
+    def expecting_noise(data: TrainingData, mean_square: float | None) -> NoisyKernel:
+        return _expecting_noise(start(data, mean_square), data.mean_weight)
 
-    def long(data: TrainingData) -> NoisyKernel:
-        return _lengthened(start(data), SINGLE.long)
+    def long(data: TrainingData, mean_square: float | None) -> NoisyKernel:
+        return _lengthened(start(data, mean_square), SINGLE.long)
 
-    def tied(data: TrainingData) -> NoisyKernel:
-        return _with_one_length(long(data), data, builder.run)
+    def tied(data: TrainingData, mean_square: float | None) -> NoisyKernel:
+        return _with_one_length(long(data, mean_square), data, builder.run)
 
     def fixed(start: NoisyKernel) -> Array:
         return np.full(start.n_free, np.inf)
@@ -283,7 +287,7 @@ def _variants(builder: Builder) -> Iterator[Variant]:
     if n <= SINGLE.handful:
         yield Variant("weak prior", start, weak)
         return
-    if n <= SINGLE.noise_rows:
+    if n <= SINGLE.noise_rows or expects_noise:
         yield Variant("expects noise", expecting_noise, firm)
     if builder.data.X.shape[1] >= SINGLE.many_columns:
         yield Variant("one length", tied, fixed)
@@ -294,32 +298,43 @@ def _variants(builder: Builder) -> Iterator[Variant]:
     yield Variant("free lengths", start, free, min_gain=SINGLE.min_gain_of_free)
 
 
-def _with_forests(best: Evaluated, builder: Builder) -> list[Variant]:
-    """The best variant on a half of a forest and on a whole one, if a forest has a share in y.
+def _with_trends(best: Evaluated, builder: Builder) -> Iterator[Variant]:
+    """The best variant on lines, on a half of a forest and on a whole one, if these have a share.
 
-    The share is that of the best mean of the forest, by trees that have not seen the row, and the
-    expert, by folds that have not.
+    The share is that of the best mean of the expert, by folds that have not seen the row, and the
+    lines or the forest, by lines or trees that have not.
     """
-    grown: dict[bytes, Trend] = {}
+    data, said = builder.data, best.errors.means.T
+    (n, d), grown = data.X.shape, dict[bytes, Trend]()
 
-    def forest(data: TrainingData) -> Trend:
+    def has_share(trend: TrendCandidate) -> bool:
+        more = data.residuals - trend.residuals - said
+        share = float(np.sum((data.residuals - said) * more) / max(np.sum(more**2), 1e-300))
+        return share >= SINGLE.least_share
+
+    def lines(data: TrainingData) -> TrendCandidate:
+        ridge = fit_lines(data.X, data.residuals)
+        return LinearCandidate("linear", ridge.errors, ridge)
+
+    def forest(data: TrainingData, share: float = 1.0) -> TrendCandidate:
         key = data.residuals.tobytes()
         if key not in grown:
             grown[key] = forest_trend(data.X, data.residuals, 0)
-        return grown[key]
+        trend = part_of(grown[key], share)
+        return FittedCandidate("forest", data.residuals - trend.fitted, trend)
 
-    data, said = builder.data, best.errors.means.T
-    more = forest(data).fitted - said
-    share = float(np.sum((data.residuals - said) * more) / max(np.sum(more**2), 1e-300))
-    if share < SINGLE.least_share:
-        return []
-    common: dict[str, Any] = {
-        "min_gain": SINGLE.min_gain_of_forest,
-        "n_folds": SINGLE.forest_folds,
-    }
-    half = best.variant._replace(trend=lambda data: part_of(forest(data), 0.5), **common)
-    whole = best.variant._replace(trend=forest, **common)
-    return [half._replace(name="half a forest"), whole._replace(name="forest")]
+    on = best.variant._replace(min_gain=SINGLE.min_gain_of_trend)
+    if FOREST.rows[0] <= n and d <= TERMS.most_functions and has_share(lines(data)):
+        noisy = next(_variants(builder, expects_noise=True))
+        if noisy.name != best.variant.name:
+            yield on._replace(
+                name="lines and noise", kernel=noisy.kernel, precision=noisy.precision, trend=lines
+            )
+        yield on._replace(name="lines", trend=lines)
+    if FOREST.rows[0] <= n <= FOREST.rows[1] and has_share(forest(data)):
+        on = on._replace(n_folds=SINGLE.forest_folds)
+        yield on._replace(name="half a forest", trend=partial(forest, share=0.5))
+        yield on._replace(name="forest", trend=forest)
 
 
 def _is_length(kernel: NoisyKernel) -> AnyArray:
@@ -526,7 +541,7 @@ def try_structured_kernel(
         start = NoisyKernel(split_noise(kernel).signal, noise)
         return Variant(
             "structured",
-            lambda _: start,
+            lambda *_: start,
             lambda one: np.zeros(one.n_free),
             n_folds=SINGLE.structured_folds,
             tolerances=SINGLE.structured_tolerances,
@@ -547,7 +562,7 @@ def try_structured_kernel(
             look = structured.learn(half, run, structured.tolerances[0], theta)[1]
     layout = Layout.of(data.X, [np.arange(n)], np.ones(d))
     builder = Builder(data, layout, look.kernel, [look.kernel.theta[None]], None, run)
-    structured = structured._replace(kernel=lambda _: look.kernel)
+    structured = structured._replace(kernel=lambda *_: look.kernel)
     known, fit = _learn(structured, builder)
     rules = space.first_rules._replace(nearest=None, calibration=none)
     least = SINGLE.min_gains_of_local[selection.cross_validated is not None]

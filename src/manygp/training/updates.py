@@ -373,7 +373,7 @@ def _learned(model: FittedModel, new: NewRows, scored: Scored) -> FittedModel:
     scores = model.conformal_scores
     evidence = state.evidence
     if scores is not None and scores.errors.shape[1] >= 1 / (1 - UPDATE.coverage):
-        reach = scores.reach(UPDATE.coverage, scored.std().T).T
+        reach = scores.reach(UPDATE.coverage, scored.std().T, scored.means.T).T
         held = (np.abs(z) <= reach)[:, rows].mean(axis=0)
         evidence = _watched(evidence, held)
     recent = np.hstack([state.recent, [squares, held]])[:, -UPDATE.recent :]
@@ -705,7 +705,7 @@ def _judged(learned: FittedModel, model: FittedModel) -> FittedModel:
     if learned.noise is not None:
         total = total - errors.alpha
         total = total * np.exp(learned.noise.held_out[:, kept]) + errors.alpha
-    reach = learned.conformal_scores.reach(UPDATE.coverage, np.sqrt(total).T).T
+    reach = learned.conformal_scores.reach(UPDATE.coverage, np.sqrt(total).T, means.T).T
     held = (squares <= reach**2 * total).mean(axis=0)
     tests = [_drift(_watched(np.zeros((2, 2)), held)), _drift(_state(model).evidence)]
     if not any(drifted for drifted, _ in tests):
