@@ -44,6 +44,7 @@ from manygp.training.experts import (
     has_no_noise,
     near_blocks,
     random_blocks,
+    shared_objective,
     some_overlap,
     starts_of,
     with_noise_of,
@@ -355,9 +356,18 @@ class KernelChoice(NamedTuple):
     def _starts(self, kernel: NoisyKernel) -> Array:
         return starts_of(kernel, self.settings.n_restarts_optimizer, self.rng)
 
-    def _fitted(self, kernel: NoisyKernel, blocks: list[IndexArray], **how: bool) -> NoisyKernel:
+    def _fitted(
+        self,
+        kernel: NoisyKernel,
+        blocks: list[IndexArray],
+        *,
+        is_warm: bool = False,
+        limit: bool = True,
+    ) -> NoisyKernel:
         learned = self.data._replace(residuals=self.trend.residuals)
-        return fit_shared(learned, blocks, kernel, self._starts(kernel), self.run, **how)
+        objective = shared_objective(kernel, self.run, is_warm=is_warm)
+        starts = self._starts(kernel)
+        return fit_shared(learned, blocks, objective, starts, self.run, limit=limit)
 
     def _layout(self, columns: Array) -> Layout:
         """The parts of the rows in a metric."""

@@ -127,11 +127,10 @@ def cluster_blocks(
 def fit_shared(
     data: TrainingData,
     blocks: list[IndexArray],
-    kernel: NoisyKernel,
+    objective: Objective,
     starts: Array,
     run: ExecutionContext,
     *,
-    is_warm: bool = False,
     limit: bool = True,
 ) -> NoisyKernel:
     """One kernel for all rows, of highest likelihood summed over a few blocks of them.
@@ -140,19 +139,15 @@ def fit_shared(
     ----------
     data : TrainingData
     blocks : list of index arrays
-    kernel : NoisyKernel
-        Its bounds hold.
+    objective : Objective
+        The bounds of its kernel hold.
     starts : ndarray of shape (r, p)
         Values of theta to start from.
     run : ExecutionContext
-    is_warm : bool
-        Whether starts are near to the optimum.
     limit : bool
         Whether BLAS runs on one thread in each of the blocks.
     """
-    free = np.zeros(kernel.n_free)
-    tolerance = FITTING.warm_tolerance if is_warm else FITTING.shared_tolerance
-    objective = Objective(kernel, free, tolerance, run.optimizer, is_warm)
+    kernel, _, tolerance, _, is_warm = objective
 
     def fit(missing: list[Array]) -> Fits:
         likelihoods = [one for block in blocks for one in data.likelihoods(block)]
@@ -169,6 +164,14 @@ def fit_shared(
         key = key_of("shared", *known)
         (fitted,) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
     return fitted.kernel
+
+
+def shared_objective(
+    kernel: NoisyKernel, run: ExecutionContext, *, is_warm: bool = False
+) -> Objective:
+    """What the shared kernel is to maximise; `is_warm` if its starts are near to the optimum."""
+    tolerance = FITTING.warm_tolerance if is_warm else FITTING.shared_tolerance
+    return Objective(kernel, np.zeros(kernel.n_free), tolerance, run.optimizer, is_warm)
 
 
 def shared_evaluations(n_free: int) -> int:
