@@ -135,9 +135,9 @@ def workers(n: int = 100_000) -> None:
     training = TrainingData(X, y[:, None], np.zeros(n), constant_mean=True)
     start = split_noise(default_kernel(8))
     blocks = fitting.random_blocks(n, fitting.FITTING.shared_rows, rng)
-    kernel = fitting.fit_shared(
-        training, blocks, start, start.theta[None], fitting.ExecutionContext(2)
-    )
+    run = fitting.ExecutionContext(2)
+    objective = fitting.shared_objective(start, run)
+    kernel = fitting.fit_shared(training, blocks, objective, start.theta[None], run)
     parts = balltree(X, n // 200, rng)
     tasks = [fitting.Task(part, kernel.theta[None]) for part in parts]
 

@@ -19,6 +19,7 @@ from manygp.training.experts import (
     ExecutionContext,
     fit_shared,
     random_blocks,
+    shared_objective,
     starts_of,
 )
 
@@ -239,7 +240,9 @@ def shared_kernel(X: Array, y: Array, seed: int) -> NoisyKernel:
     data = TrainingData(X, y[:, None], np.zeros(len(X)), constant_mean=False)
     rng = np.random.default_rng(seed)
     blocks = random_blocks(len(X), FITTING.shared_rows, rng)
-    return fit_shared(data, blocks, kernel, starts_of(kernel, 0, rng), ExecutionContext(-1))
+    run = ExecutionContext(-1)
+    objective = shared_objective(kernel, run)
+    return fit_shared(data, blocks, objective, starts_of(kernel, 0, rng), run)
 
 
 def _blockwise(kernel: Any, A: Array, B: Array) -> Array:

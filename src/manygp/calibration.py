@@ -68,15 +68,17 @@ def fit_tail(z: Array) -> Tail:
     larger the scale that is expected.
     """
     n = len(z)
-    z = np.maximum(np.abs(z), TAIL.smallest_error)
+    squares = np.maximum(np.abs(z), TAIL.smallest_error) ** 2
     expected = 0.5 * np.log((n + 1) / max(n - TAIL.lost_errors, 0.1))
     best, best_nll = Tail(), np.inf
     degrees = [one for one in TAIL.degrees if one <= n / 2 or n > TAIL.many_errors]
     for dof in degrees or TAIL.degrees[-1:]:
+        at_zero = float(student_nll(np.zeros(()), dof, 1.0))
 
-        def loss(log_scale: float, dof: float = dof) -> float:
+        def loss(log_scale: float, dof: float = dof, at_zero: float = at_zero) -> float:
             shrinkage = TAIL.scale_precision * (log_scale - expected) ** 2 / (2 * n)
-            return float(student_nll(z, dof, np.exp(log_scale)).mean() + shrinkage)
+            unlikely = _mean_loss(squares, dof, np.exp(-2 * log_scale))
+            return at_zero + log_scale + unlikely + shrinkage
 
         optimum = minimize_scalar(
             loss,
@@ -87,6 +89,13 @@ def fit_tail(z: Array) -> Tail:
         if optimum.fun < best_nll - TAIL.min_gain:
             best, best_nll = Tail(dof, float(np.exp(optimum.x))), optimum.fun
     return best
+
+
+def _mean_loss(squares: Array, dof: float, unit: float) -> float:
+    """Mean of the nats that squared errors, times a unit, are less likely than none."""
+    if np.isinf(dof):
+        return float(0.5 * unit * squares.mean())
+    return float((dof + 1) / 2 * np.log1p(squares * (unit / dof)).mean())
 
 
 @dataclass(frozen=True)

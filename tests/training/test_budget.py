@@ -18,7 +18,7 @@ from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels.base import split_noise
 from manygp.paper import LABELS
 from manygp.settings import OVERLAP_LADDER, SHRINKAGE_LADDER, SHRINKAGES, Settings
-from manygp.training import budget, choose, pipeline
+from manygp.training import budget, choose, pipeline, trends
 from manygp.training import experts as builder
 from manygp.training.budget import (
     COST,
@@ -557,7 +557,7 @@ def test_after_the_deadline_there_is_no_second_kernel(monkeypatch):
 
 def test_without_time_no_trend_is_looked_for(monkeypatch):
     looked = []
-    monkeypatch.setattr(choose, "families", lambda trend: looked.append(trend) or [])
+    monkeypatch.setattr(trends, "families", lambda trend: looked.append(trend) or [])
     rng = np.random.default_rng(0)
     X = rng.random((600, 2))
     for budget_, tries in ((0.0, 0), (1e6, 1)):

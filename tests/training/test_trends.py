@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 
 from manygp import ManyGPRegressor
 from manygp.gp.trend import TrendCandidate, TrendFactory
-from manygp.training import choose
+from manygp.training import trends
 
 
 def levy(X):
@@ -60,10 +60,10 @@ def test_where_lines_lose_a_richer_trend_is_tried_if_it_leaves_half_their_square
     class Comparison:
         is_whole = True
 
-        def nll(self, candidate):
+        def nll(self, candidate, best):
             return with_experts[candidate.name] + 1e-3 * np.arange(8)
 
-    monkeypatch.setattr(choose._TrendComparison, "of", lambda *_: Comparison())
+    monkeypatch.setattr(trends._TrendComparison, "of", lambda *_: Comparison())
     alone = {"constant": 0.0, "linear": 1.0, "additive": 0.9, "pairs": pairs_alone}
     factories = (
         TrendFactory(
@@ -73,7 +73,7 @@ def test_where_lines_lose_a_richer_trend_is_tried_if_it_leaves_half_their_square
         )
         for name, nll in alone.items()
     )
-    best, compared = choose.choose_trend(factories, None, None, None, np.inf)
+    best, compared = trends.choose_trend(factories, None, None, None, np.inf)
     assert best.name == chosen
     assert [one.value for one in compared] == ["constant", "linear", "pairs"][: len(compared)]
 

@@ -266,7 +266,8 @@ class Layout:
         others = [self.parts[i] for i in near if i != m]
         if count == 0 or not others:
             return np.empty(0, dtype=np.intp)
-        rows = np.setdiff1d(np.concatenate(others), self.parts[m])
+        rows = np.sort(np.concatenate(others))  # `setdiff1d` took longer than all else here
+        rows = rows[np.append(True, np.diff(rows) > 0) & ~np.isin(rows, self.parts[m])]
         own, candidates = (
             X[some] * self.metric - self.centres[m] for some in (self.parts[m], rows)
         )

@@ -15,7 +15,7 @@ from manygp.gp.marginal_likelihood import TrainingData
 from manygp.kernels.base import NoisyKernel
 from manygp.runtime.parallel import n_workers, single_threaded_blas
 from manygp.settings import SearchSpace, Settings
-from manygp.training.choose import COMMITTEE, TREND, is_fixed
+from manygp.training.choose import COMMITTEE, is_fixed
 from manygp.training.experts import (
     FITTING,
     affordable,
@@ -24,6 +24,7 @@ from manygp.training.experts import (
     shared_evaluations,
 )
 from manygp.training.single import SINGLE
+from manygp.training.trends import TREND
 from manygp.trend.boosted import FAMILY as BOOSTED
 from manygp.trend.forest import FAMILY as FOREST
 from manygp.trend.registry import families
@@ -38,7 +39,7 @@ class CostModel:
 
     # Evaluations of the likelihood that a fit takes on average: of an expert that is held near to
     # the shared kernel, of one that is not, of a fold of few rows, and of a single one.
-    held_evaluations: int = 12
+    held_evaluations: int = 8
     free_evaluations: int = 40
     fold_evaluations: int = 15
     single_evaluations: int = 60

@@ -6,9 +6,9 @@ scores a committee, and all rules by which it may be queried, on rows that exper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import product
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -24,14 +24,14 @@ from manygp.calibration import (
     normal_nll,
     recalibrate,
 )
-from manygp.committee.committee import QUERYING, Committee, Layout, Query, balltree
+from manygp.committee.committee import QUERYING, Committee, Layout, Query
 from manygp.fit_report import Alternative, CalibrationReport, Plan
 from manygp.gp.marginal_likelihood import Objective, TrainingData, maximise
-from manygp.gp.trend import SMALLEST_REST, TrendCandidate, TrendFactory
+from manygp.gp.trend import TrendCandidate
 from manygp.kernels.base import NoisyKernel, metric
 from manygp.noise import LocalNoise
 from manygp.rules import ExpertPredictions, PredictionRules, VarianceCurve
-from manygp.runtime.parallel import single_threaded_blas, thread_map
+from manygp.runtime.parallel import single_threaded_blas
 from manygp.settings import FEWEST_NEAREST, SearchSpace, Settings
 from manygp.training.experts import (
     FITTING,
@@ -39,20 +39,17 @@ from manygp.training.experts import (
     Candidate,
     ExecutionContext,
     affordable,
-    cluster_blocks,
     compared_committees,
     fit_shared,
     has_no_noise,
     near_blocks,
     random_blocks,
+    shared_objective,
     some_overlap,
-    start_kernel,
     starts_of,
     with_noise_of,
     work_of,
 )
-from manygp.trend.boosted import regressor_factory
-from manygp.trend.registry import families
 
 T = TypeVar("T")
 
@@ -79,44 +76,7 @@ class CommitteeChoice:
     learned_rows: int = 20_000
 
 
-@dataclass(frozen=True)
-class TrendChoice:
-    """Numbers of the choice among trends, and why they are what they are."""
-
-    # Fewer rows do not choose a trend.
-    fewest_rows: int = 250
-    # Rows of the committees that are compared, at most; of more, some regions take part, and what
-    # a trend leaves of rows that are left out stands for the trend.
-    rows: int = 6000
-    regions: int = 8
-    region_rows: int = 1500
-    # Share of a region, in its middle, whose rows are left out: at its rim experts know too
-    # little.
-    middle: float = 0.5
-    # A kernel of these committees is fitted on this many blocks of random rows, another on as many
-    # of clusters of rows near each other, since some see what others miss; the better one counts.
-    kernel_blocks: int = 2
-    clusters: int = 4
-    cluster_rows: int = 125
-    # Up to this many rows, which two of either blocks hold, one kernel is enough.
-    one_kernel_rows: int = 1000
-    # Relative improvement of the likelihood at which these fits stop.
-    tolerance: float = 1e-4
-    # Rows of one of their experts, and their overlap, if it may be chosen.
-    points: int = 200
-    overlap: float = 1.0
-    # A trend that alone is worse than the best so far by this much NLL (twice the error) is not
-    # worth a comparison: its steps would spoil what experts see.
-    max_nll_deficit: float = float(np.log(2))
-    # Where a simpler one of nested trends has lost, a richer one must have a lower NLL without
-    # experts by this much (half the squared error): lines that lose say little of pairs.
-    nested_gain: float = float(np.log(2) / 2)
-    # Standard errors of its gain that a richer trend must gain.
-    min_gain: float = 2.0
-
-
 COMMITTEE = CommitteeChoice()
-TREND = TrendChoice()
 # What the report calls the fields of the rules, and what it shows of their values.
 SHOWN_FIELDS = {"temperature": "weighting", "strength": "calibration", "nearest": "nearest"}
 
@@ -312,170 +272,6 @@ def draw_left_out(builder: Builder, rng: np.random.Generator) -> LeftOut:
     return LeftOut(members, drawn, held_out=True)
 
 
-# Trends.
-
-
-def trend_factories(
-    trend: Any, data: TrainingData, seed: int, run: ExecutionContext
-) -> Iterator[TrendFactory]:
-    """The trends that the parameter leaves to choose from, the simplest first.
-
-    Parameters
-    ----------
-    trend : str or regressor
-        The parameter of the estimator.
-    data : TrainingData
-    seed : int
-    run : ExecutionContext
-    """
-    is_learned = trend not in ("auto", "constant", "none")
-    if is_learned and len(data.X) == 1:
-        raise ValueError(f"trend={trend!r} cannot be learned from one row; set trend='none'")
-    if not isinstance(trend, str):
-        yield regressor_factory(trend, data, seed, run)
-        return
-    if not is_learned:
-        yield TrendFactory(lambda _: TrendCandidate("constant", data.residuals))
-    if trend != "auto" or len(data.X) >= TREND.fewest_rows:
-        for family in families(trend):
-            yield from family.factories(trend, data, seed, run)
-
-
-def choose_trend(
-    factories: Iterator[TrendFactory],
-    data: TrainingData,
-    space: SearchSpace,
-    run: ExecutionContext,
-    deadline: float,
-) -> tuple[TrendCandidate, list[Alternative]]:
-    """The trend under which rows that are left out are predicted best.
-
-    Committees of one shared kernel are compared, since they are quick to fit. What is alone is
-    not compared. After the deadline no other trend is tried.
-    """
-    first = next(factories).fit(None)
-    second = next(factories, None) if perf_counter() < deadline else None
-    if second is None:
-        return first, []
-    comparison = _TrendComparison.of(data, space, run)
-    rows = None if comparison.is_whole else comparison.rows
-    choice = Choice("trend", comparison.nll, TREND.min_gain)
-    choice.consider(first.name, first)
-    fit_best, lost_nll = None, np.inf
-    for factory in chain([second], _in_time(factories, deadline)):
-        alone = 0.5 * np.log(2 * np.pi * np.e * max(factory.mean_square, SMALLEST_REST))
-        limit = choice.best_nll + TREND.max_nll_deficit
-        if alone > (lost_nll - TREND.nested_gain if factory.is_nested else limit):
-            continue  # it cannot win
-        candidate = factory.fit(rows)
-        choice.consider(candidate.name, candidate)
-        lost_nll = alone if choice.lost(candidate.name) else np.inf
-        fit_best = factory.fit if choice.best is candidate else fit_best
-    best = choice.best
-    if not best.depends_on_experts and rows is not None and fit_best is not None:
-        best = fit_best(None)  # it held for these rows alone
-    return best, choice.alternatives
-
-
-def _in_time(factories: Iterator[TrendFactory], deadline: float) -> Iterator[TrendFactory]:
-    """Those that are made before the deadline: some take time."""
-    while perf_counter() < deadline:
-        factory = next(factories, None)
-        if factory is None:
-            return
-        yield factory
-
-
-class _TrendComparison(NamedTuple):
-    """Rows on which trends are compared.
-
-    Attributes
-    ----------
-    data : TrainingData
-    rows : ndarray of shape (m,)
-        Those of all training rows that take part.
-    groups : list of index arrays
-        Those of `rows` that are left out. Rows of a region err together: each is one group; if
-        all rows take part, each row is.
-    is_whole : bool
-        Whether all rows take part.
-    space : SearchSpace
-    run : ExecutionContext
-    """
-
-    data: TrainingData
-    rows: IndexArray
-    groups: list[IndexArray]
-    is_whole: bool
-    space: SearchSpace
-    run: ExecutionContext
-
-    @classmethod
-    def of(cls, data: TrainingData, space: SearchSpace, run: ExecutionContext) -> _TrendComparison:
-        rng, n = np.random.default_rng(0), len(data.X)
-        if n <= TREND.rows:
-            left_out = np.sort(rng.permutation(n)[: COMMITTEE.rows])
-            return cls(data, np.arange(n), list(left_out[:, None]), True, space, run)
-        parts = balltree(data.X, n // TREND.region_rows, rng)
-        regions = [parts[i] for i in rng.permutation(len(parts))[: TREND.regions]]
-        rows = np.sort(np.concatenate(regions))
-        size = COMMITTEE.rows // len(regions)
-        groups = [rng.permutation(_middle(data.X, region))[:size] for region in regions]
-        places = [np.searchsorted(rows, np.sort(group)) for group in groups]
-        return cls(data.some(rows), rows, places, False, space, run)
-
-    def nll(self, candidate: TrendCandidate) -> Array:
-        """Mean NLL of each group of rows that are left out, by the better of the kernels: (G,)."""
-        rng = np.random.default_rng(0)
-        candidate = candidate.some(self.rows)
-        variance = candidate.mean_square
-        learned = self.data._replace(residuals=candidate.residuals)
-        n, n_rows = len(self.rows), TREND.clusters * TREND.cluster_rows
-        kinds = [random_blocks(n, n_rows, rng)]
-        if n > TREND.one_kernel_rows:
-            kinds.append(cluster_blocks(learned.X, TREND.cluster_rows, TREND.clusters, rng))
-
-        def nll_by(blocks: list[IndexArray]) -> Array:
-            kernel = self._kernel(learned, blocks[: TREND.kernel_blocks], variance)
-            return self._nll_by(candidate, kernel)
-
-        with thread_map(self.run.n_jobs) as parallel_map:
-            losses = list(parallel_map(nll_by, kinds))
-        return min(losses, key=lambda nll: float(nll.mean()))
-
-    def _kernel(
-        self, learned: TrainingData, blocks: list[IndexArray], variance: float
-    ) -> NoisyKernel:
-        """A kernel for all experts, learned from blocks of rows."""
-        kernel = start_kernel(learned, variance)
-        likelihoods = [it for one in blocks for it in learned.likelihoods(one)]
-        objective = Objective(kernel, np.zeros(kernel.n_free), TREND.tolerance, self.run.optimizer)
-        return maximise(likelihoods, objective, kernel.theta[None]).kernel
-
-    def _nll_by(self, candidate: TrendCandidate, kernel: NoisyKernel) -> Array:
-        """The same by experts that have a kernel."""
-        columns = metric(kernel, self.data.X.shape[1])
-        U = self.data.X * columns
-        parts = balltree(U, max(1, len(U) // TREND.points), np.random.default_rng(0))
-        data = self.data._replace(residuals=candidate.residuals)
-        if self.is_whole:
-            data = candidate.under(self.data, parts, kernel, 1)
-        layout, starts = Layout.of(data.X, parts, columns), [kernel.theta[None]] * len(parts)
-        builder = Builder(data, layout, kernel, starts, None, self.run._replace(n_jobs=1))
-        one_overlap = len(self.space.overlaps) == 1
-        overlap = self.space.overlaps[0] if one_overlap else TREND.overlap
-        left_out = LeftOut(None, [np.concatenate(self.groups)], held_out=False)
-        losses = evaluate(builder, self.space, left_out, Candidate(np.inf, overlap)).best_nll
-        ends = np.cumsum([len(group) for group in self.groups])[:-1]
-        return np.array([group.mean() for group in np.split(losses, ends)])
-
-
-def _middle(X: Array, region: IndexArray) -> IndexArray:
-    """The rows of a region that are nearest to its mean."""
-    distance = ((X[region] - X[region].mean(axis=0)) ** 2).sum(axis=1)
-    return region[np.argsort(distance, kind="stable")[: int(TREND.middle * len(region))]]
-
-
 # Shared kernels.
 
 
@@ -522,26 +318,27 @@ class KernelChoice(NamedTuple):
         best, compared = builder, list[Alternative]()
         if n >= 2 * rows:
             self.run.progress.begin("near kernel")
-            near = self._fitted(kernel, near_blocks(self.data.X, kernel, rows, rng))
+            near = self._fitted(kernel, near_blocks(self.data.X, kernel, rows, rng), is_warm=True)
             builders = {"far": builder, "near": self._builder(near, layout)}
             choice = self._compared("kernel", builders, rng)
             best, compared = choice.best, choice.alternatives
         if perf_counter() < deadline and self.space.standard and has_no_noise(best.kernel):
-            choice = self._with_some_noise(start, best)
+            choice = self._with_some_noise(best)
             best, compared = choice.best, [*compared, *choice.alternatives]
         if best is not builder:
             best = self._builder(best.kernel, self._layout(metric(best.kernel, d)))
         return best, compared
 
-    def _with_some_noise(self, start: NoisyKernel, best: Builder) -> Choice[Builder]:
+    def _with_some_noise(self, best: Builder) -> Choice[Builder]:
         """The best builder, which has no noise, beside one that has some."""
         (rng,) = self.rng.spawn(1)  # what is not taken changes nothing
         n, rows = len(self.data.X), self.plan.shared_rows
         near = near_blocks(self.data.X, best.kernel, rows, rng) if n >= 2 * rows else None
         blocks = near or random_blocks(n, rows, rng)
         floor = FITTING.noise_floor * self.trend.mean_square * self.data.mean_weight
-        noisy = self._builder(self._fitted(with_noise_of(start, floor), blocks), best.layout)
-        return self._compared("noise", {"free": best, "floor": noisy}, rng)
+        noisy = self._fitted(with_noise_of(best.kernel, floor), blocks, is_warm=True)
+        builders = {"free": best, "floor": self._builder(noisy, best.layout)}
+        return self._compared("noise", builders, rng)
 
     def _compared(
         self, parameter: str, builders: dict[str, Builder], rng: np.random.Generator
@@ -560,10 +357,17 @@ class KernelChoice(NamedTuple):
         return starts_of(kernel, self.settings.n_restarts_optimizer, self.rng)
 
     def _fitted(
-        self, kernel: NoisyKernel, blocks: list[IndexArray], *, limit: bool = True
+        self,
+        kernel: NoisyKernel,
+        blocks: list[IndexArray],
+        *,
+        is_warm: bool = False,
+        limit: bool = True,
     ) -> NoisyKernel:
         learned = self.data._replace(residuals=self.trend.residuals)
-        return fit_shared(learned, blocks, kernel, self._starts(kernel), self.run, limit=limit)
+        objective = shared_objective(kernel, self.run, is_warm=is_warm)
+        starts = self._starts(kernel)
+        return fit_shared(learned, blocks, objective, starts, self.run, limit=limit)
 
     def _layout(self, columns: Array) -> Layout:
         """The parts of the rows in a metric."""
@@ -691,7 +495,8 @@ def _without(builder: Builder, fold: IndexArray) -> Builder:
     data, kernel, layout, run = builder.data, builder.kernel, builder.layout, builder.run
     rest = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(len(data.X)), fold))
     known = data.likelihoods(np.sort(rest[: FITTING.shared_rows]))
-    objective = Objective(kernel, np.zeros(kernel.n_free), TREND.tolerance, run.optimizer)
+    free, tolerance = np.zeros(kernel.n_free), FITTING.warm_tolerance
+    objective = Objective(kernel, free, tolerance, run.optimizer, is_warm=True)
     with single_threaded_blas():
         kernel = maximise(known, objective, kernel.theta[None]).kernel
     starts = [kernel.theta[None]] * len(layout.parts)

@@ -30,18 +30,20 @@ class ExpertFitting:
     shared_rows: int = 1000
     # Evaluations of the likelihood that it takes on average, at least; and for each
     # hyperparameter.
-    shared_evaluations: int = 30
-    evaluations_each: int = 3
+    shared_evaluations: int = 20
+    evaluations_each: int = 2
     # A kernel whose noise is at most this multiple of the least that its bounds allow has none;
     # one that has at least this share of the variance is then tried.
     no_noise: float = 10.0
     noise_floor: float = 0.01
     # Relative improvements of the likelihood at which fits stop: that of one of many experts, of
-    # the shared kernel and of experts that are held near to it (no score changes by more than
-    # 0.002), and of a single expert, whose optimum nothing averages out.
+    # the shared kernel, and of a single expert, whose optimum nothing averages out. Warm fits, of
+    # experts that are held near to the shared kernel and of a second shared kernel, stop where
+    # every two rows gain this number of nats.
     tolerance: float = 1e-7
-    shared_tolerance: float = 1e-6
+    shared_tolerance: float = 1e-4
     single_tolerance: float = 2e-9
+    warm_tolerance: float = 1e-4
     # Experts are fitted in threads until it is known how long they take (one for each thread tells
     # where each takes long), and in processes if the rest takes more seconds than it takes to
     # start these.
@@ -125,7 +127,7 @@ def cluster_blocks(
 def fit_shared(
     data: TrainingData,
     blocks: list[IndexArray],
-    kernel: NoisyKernel,
+    objective: Objective,
     starts: Array,
     run: ExecutionContext,
     *,
@@ -137,16 +139,15 @@ def fit_shared(
     ----------
     data : TrainingData
     blocks : list of index arrays
-    kernel : NoisyKernel
-        Its bounds hold.
+    objective : Objective
+        The bounds of its kernel hold.
     starts : ndarray of shape (r, p)
         Values of theta to start from.
     run : ExecutionContext
     limit : bool
         Whether BLAS runs on one thread in each of the blocks.
     """
-    free = np.zeros(kernel.n_free)
-    objective = Objective(kernel, free, FITTING.shared_tolerance, run.optimizer)
+    kernel, _, tolerance, _, is_warm = objective
 
     def fit(missing: list[Array]) -> Fits:
         likelihoods = [one for block in blocks for one in data.likelihoods(block)]
@@ -159,10 +160,18 @@ def fit_shared(
     if run.checkpoint is None:
         (fitted,) = fit([starts])
     else:
-        known = (data.residuals, kernel, FITTING.shared_tolerance, limit, starts, *blocks)
+        known = (data.residuals, kernel, tolerance, is_warm, limit, starts, *blocks)
         key = key_of("shared", *known)
         (fitted,) = _resumed(fit, [starts], [key], kernel, run.checkpoint)
     return fitted.kernel
+
+
+def shared_objective(
+    kernel: NoisyKernel, run: ExecutionContext, *, is_warm: bool = False
+) -> Objective:
+    """What the shared kernel is to maximise; `is_warm` if its starts are near to the optimum."""
+    tolerance = FITTING.warm_tolerance if is_warm else FITTING.shared_tolerance
+    return Objective(kernel, np.zeros(kernel.n_free), tolerance, run.optimizer, is_warm)
 
 
 def shared_evaluations(n_free: int) -> int:
@@ -199,11 +208,12 @@ def fit_kernels(
     if np.isinf(precision).all():
         return [KernelFit(kernel)] * len(tasks)
     held = bool(np.any(precision))
-    tolerance = FITTING.shared_tolerance if held else FITTING.tolerance
+    tolerance = FITTING.warm_tolerance if held else FITTING.tolerance
     tolerance = FITTING.single_tolerance if single else tolerance
     if held:
         tasks = [Task(rows, starts[:1]) for rows, starts in tasks]
-    return fit_tasks(data, tasks, Objective(kernel, precision, tolerance), run, single=single)
+    objective = Objective(kernel, precision, tolerance, is_warm=held and not single)
+    return fit_tasks(data, tasks, objective, run, single=single)
 
 
 def fit_tasks(

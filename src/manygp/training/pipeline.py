@@ -32,8 +32,6 @@ from manygp.training.choose import (
     KernelChoice,
     Selection,
     choose_committee,
-    choose_trend,
-    trend_factories,
 )
 from manygp.training.experts import (
     FITTING,
@@ -45,6 +43,7 @@ from manygp.training.experts import (
     within_memory,
 )
 from manygp.training.single import SINGLE, fit_single, try_structured_kernel
+from manygp.training.trends import choose_trend, trend_factories
 
 
 @dataclass(frozen=True)
