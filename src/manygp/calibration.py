@@ -401,8 +401,8 @@ class ConformalScores:
         groups = np.array_split(np.argsort(key, kind="stable"), n_groups)
         places = np.array([np.median(key[group]) for group in groups])
         ordered = [np.sort(np.abs(errors[:, group]), axis=1) for group in groups]
-        by_mean = means is not None
-        return cls(read_only(np.concatenate(ordered, axis=1)), read_only(places), by_mean=by_mean)
+        in_order = read_only(np.concatenate(ordered, axis=1))
+        return cls(in_order, read_only(places), by_mean=means is not None)
 
     @property
     def groups(self) -> list[Array]:
@@ -469,8 +469,7 @@ class ConformalScores:
         if len(self.places) == 1:
             by_row = values[:, 0] if std.ndim == 2 else values[:, 0, 0]
         else:
-            by_row = np.array([self._between(one, *normalised) for one in values])
-            by_row = by_row.reshape(len(values), *std.shape)
+            by_row = np.reshape([self._between(v, *normalised) for v in values], (-1, *std.shape))
         shape = Shape(np.moveaxis(by_row[2:], 0, -1)) if self.shaped else None
         return PredictiveDistribution(mean, std, _degrees(by_row[0]), np.asarray(by_row[1]), shape)
 
@@ -594,8 +593,8 @@ class LeftOutErrors(NamedTuple):
         if log_factors is not None:
             total = (total - self.alpha) * np.exp(log_factors) + self.alpha
         std = np.exp(0.5 * np.log(total).mean(axis=0)) if len(total) > 1 else np.sqrt(total[0])
-        unexplained = self.squares.mean() / (self.squares.mean() + self.means.var())
-        tells = len(total) == 1 and unexplained < 1 - CORRECTION.least_explained
+        explained = CORRECTION.least_explained * (self.squares.mean() + self.means.var())
+        tells = len(total) == 1 and self.means.var() > explained
         means = self.means[0] if tells else None
         return fit_conformal_scores(np.sqrt(self.squares / total), std, together, means)
 
@@ -652,8 +651,7 @@ def curve_of(squares: Array, variance: Array) -> VarianceCurve:
     n_blocks = min(CORRECTION.most_blocks, len(variance) // CORRECTION.least_rows)
     if n_blocks < 2:
         return VarianceCurve((0.0,), (log_scale,))
-    order = np.argsort(variance, kind="stable")
-    blocks = np.array_split(order, n_blocks)
+    blocks = np.array_split(np.argsort(variance, kind="stable"), n_blocks)
     rows = np.array([len(block) for block in blocks], dtype=float)
     predicted = np.array([variance[block].mean() for block in blocks])
     observed = np.array([squares[block].mean() for block in blocks])

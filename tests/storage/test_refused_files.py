@@ -591,8 +591,8 @@ def test_every_key_of_a_manifest_may_be_anything(tmp_path, sources, unsynced):
 
 
 OPTIONAL_ARRAYS = (
-    "communication", "conformity", "conformity_places", "conformity_shaped", "errors_rows",
-    "honest", "noise_level", "parameter_alpha",
+    "communication", "conformity", "conformity_by_mean", "conformity_places", "conformity_shaped",
+    "errors_rows", "honest", "noise_level", "parameter_alpha",
 )  # fmt: skip
 
 

@@ -684,15 +684,15 @@ def fit_linear(
             right += product
         L = cholesky(precision, lower=True, check_finite=False)
         root = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
+        root = np.ascontiguousarray(root)  # as a file has it: products have the same digits
         coefficients = root.T @ (root @ right)
     some = np.linspace(0, len(data.X) - 1, min(len(data.X), SIZE_ROWS)).astype(int)
     functions, _ = basis.functions(data.X[some])
     terms = [functions[:, one] @ coefficients[one] for one in basis.slices()]
     sizes = np.array([float(np.mean((term - term.mean(axis=0)) ** 2)) for term in terms])
     kriged = len(data.X) * basis.size <= MOST_KEPT_NUMBERS
-    return LinearTrend(
-        form, read_only(coefficients), read_only(root), read_only(sizes), kriged, kernel
-    )
+    arrays = read_only(coefficients), read_only(root), read_only(sizes)
+    return LinearTrend(form, *arrays, kriged, kernel)
 
 
 def rows_under(
