@@ -177,7 +177,7 @@ class TargetTransform:
     def learned(cls, name: str, Y: Array) -> TargetTransform:
         """That of targets Y (n, t).
 
-        It is straight from as far beyond the targets on as they reach, and a logarithm also below
+        It is straight from half of their range beyond the targets on, and a logarithm also below
         all of them. Where no target is negative, none is predicted to be.
         """
         family, t = FAMILIES[name], Y.shape[1]
@@ -189,7 +189,7 @@ class TargetTransform:
         endless = np.full(t, np.inf)
         low, high, floor = -endless, endless, -endless
         if name != "none":
-            reach = np.where(largest > smallest, largest - smallest, np.abs(largest) + 1.0)
+            reach = np.where(largest > smallest, (largest - smallest) / 2, np.abs(largest) + 1.0)
             high, floor = largest + reach, np.where(smallest >= 0, 0.0, -np.inf)
             low = smallest - reach if name == "yeo-johnson" else NUMBERS.least_share * smallest
         return cls(name, *map(read_only, (numbers, shift, unit, low, high, floor, endless)))
