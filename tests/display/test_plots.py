@@ -21,7 +21,7 @@ from manygp.display import (  # noqa: E402
 )
 from manygp.display.plots import ExpertCurve  # noqa: E402
 from manygp.kernels import RBF, White  # noqa: E402
-from manygp.metrics import reliability_curve  # noqa: E402
+from manygp.metrics import ReliabilityCurve, reliability_curve  # noqa: E402
 from manygp.rules import ExpertPredictions  # noqa: E402
 from manygp.training.choose import Alternative, CalibrationReport  # noqa: E402
 
@@ -125,6 +125,13 @@ def test_reliability_draws_rmse_against_rmv():
     assert display.ax_.get_aspect() == 1
     assert display.figure_ is display.ax_.figure
     assert legend_texts(display.ax_) == ["ideal", "model"]
+
+
+@pytest.mark.parametrize(("smallest", "bottom"), [(1.0, 0.9), (0.1, 0.0)])
+def test_reliability_begins_near_the_smallest_error_unless_that_is_near_zero(smallest, bottom):
+    rmv = np.linspace(smallest, 2.0, 5)
+    ax = ReliabilityDisplay(ReliabilityCurve(rmv, rmv)).plot().ax_
+    assert ax.get_xlim() == ax.get_ylim() == pytest.approx((bottom, 2.1))
 
 
 def test_reliability_of_an_estimator_is_that_of_its_predictions():

@@ -165,15 +165,18 @@ class ReliabilityDisplay(_OneAxes):
         ax = _new_axes(5.0, 5.0) if ax is None else ax
         if not any(line.get_gid() == _DIAGONAL for line in ax.lines):
             lighten(ax)
-            ax.axline((0, 0), slope=1, color="0.4", ls="--", lw=1, label="ideal", gid=_DIAGONAL)
+            # Through a point of the curve: those of the diagonal count for the limits.
+            start = self.curve.rmv[0]
+            ax.axline(
+                (start, start), slope=1, color="0.4", ls="--", lw=1, label="ideal", gid=_DIAGONAL
+            )
             ax.set_prop_cycle(color=(BLUE, *COLOURS), marker=tuple(_MARKERS))
             ax.set(xlabel="RMV (predicted)", ylabel="RMSE (observed)", aspect="equal")
         ax.plot(self.curve.rmv, self.curve.rmse, **{"label": self.name, **line_kw})
         # dataLim has seen every curve drawn so far, whichever display drew it.
         bottom, top = min(ax.dataLim.min), 1.05 * max(ax.dataLim.max)
-        bottom = (
-            0.9 * bottom if bottom > top / 3 else 0.0
-        )  # else most of the square would be empty
+        # From 0, unless a third of the square would be empty.
+        bottom = 0.9 * bottom if bottom > top / 3 else 0.0
         ax.set(xlim=(bottom, top), ylim=(bottom, top))
         ax.legend(frameon=False)
         return self._drawn_on(ax)
