@@ -167,7 +167,7 @@ def is_skipped(app, what, name, obj, skip, options):
 def keep_together(cell):
     """A cell whose numbers break after a slash or before a bracket, not elsewhere."""
     text = re.sub(r"(?<=\d) / (?=[-.\d])", "&nbsp;/ ", cell[0])
-    return re.sub(r"\(([\d.]+) \+ ([\d.]+)\)", r"(\1&nbsp;+&nbsp;\2)", text)
+    return re.sub(r"\(([\d.]+) \+ ([\d.]+)\)", r"(\1&#8239;+&#8239;\2)", text)
 
 
 def finish_page(app, pagename, templatename, context, doctree):
