@@ -3,7 +3,7 @@ Small data
 ==========
 
 With a handful of rows the likelihood says little about a Gaussian process, and one that
-believes it promises too much. Below 2,000 rows a single expert therefore learns its correction
+believes it is overconfident. Below 2,000 rows a single expert therefore learns its correction
 from folds, and a weak prior holds its hyperparameters.
 """
 
