@@ -342,6 +342,25 @@ def test_choices_show_each_value_at_its_nll_and_fill_the_chosen_one():
     assert panel_dots(shrinkage) == [("∞", 0.5, False), ("30", 0.4, True), ("10", 0.3, False)]
 
 
+def test_many_choices_fill_two_rows_and_long_labels_are_turned():
+    words = {"trend": ({"constant": 0.5, "additive": 0.4, "boosted": 0.6}, "additive")}
+    display = CalibrationDisplay.from_estimator(
+        Chooser({**COMPARED, **words, "strength": ({1: 0.4}, 1)})
+    )
+    assert display.figure_.axes == display.axes_
+    tops = [ax.get_subplotspec().rowspan.start for ax in display.axes_]
+    assert tops == [0, 0, 0, 1, 1, 1]
+    turned = [ax.get_xticklabels()[0].get_rotation() for ax in display.axes_]
+    assert turned == [0, 0, 0, 0, 30, 0]
+
+
+def test_values_that_differ_by_rounding_lie_on_a_line():
+    compared = {"temperature": ({1: 1.04, 2: 1.04 + 1e-14, 4: 1.04 - 1e-14}, 1)}
+    (ax,) = CalibrationDisplay.from_estimator(Chooser(compared)).axes_
+    low, high = ax.get_ylim()
+    assert high - low > 1e-4
+
+
 def test_choices_are_drawn_on_a_given_figure_in_place_of_what_it_showed():
     figure, _ = plt.subplots()
     display = CalibrationDisplay.from_estimator(Chooser(), figure=figure)

@@ -516,6 +516,9 @@ def _draw_alternatives(ax: Axes, name: str, alternatives: list[Alternative]) -> 
     ax.set_xticks(range(len(ordered)), labels, **turned)
     ax.set(title=name, xlim=(-0.5, len(ordered) - 0.5))
     ax.margins(y=0.15)
+    middle, height = np.mean(ax.get_ylim()), max(np.ptp(ax.get_ylim()), 2e-4)  # not rounding alone
+    ax.set_ylim(middle - height / 2, middle + height / 2)
+    ax.ticklabel_format(axis="y", useOffset=False)
     ax.tick_params(labelsize="small")
 
 
