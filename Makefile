@@ -48,11 +48,12 @@ bench: .venv-bench/.installed ## speed beside other libraries, in an environment
 	.venv-bench/bin/python -m benchmarks.million
 	.venv-bench/bin/python -m benchmarks speed --results $(RESULTS) $(ARGS)
 
-lint: .venv/.lint ## ruff; mypy on src, and on a user's script
+lint: .venv/.lint ## ruff; mypy on src; mypy and pyright on a user's script
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing/user_script.py
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 figures: .venv/.plot ## draw the figures of README and docs again
 	$(BIN)/python -m benchmarks.demo docs/images

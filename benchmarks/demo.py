@@ -72,7 +72,7 @@ def main(folder: Path) -> None:
     for name, label in DEMO_MODELS.items():
         model, mean, std, cells = fit_and_score(label, data)
         if label is None:
-            choices = plt.figure(figsize=(13.3, 2.8), layout="constrained")
+            choices = plt.figure(figsize=(9.5, 5.6), layout="constrained")
             CalibrationDisplay.from_estimator(model, figure=choices)
             choices.savefig(folder / "calibration.png", dpi=ILLUSTRATION_DPI)
             plt.close(choices)

@@ -97,6 +97,7 @@ html_theme = "pydata_sphinx_theme"
 html_math_renderer = "mathml"
 html_title = "manygp"
 html_static_path = ["_static"]
+html_logo = html_favicon = "_static/logo.svg"
 html_css_files = ["site.css"]
 html_extra_path = ["llms.txt"]
 html_show_sourcelink = False
@@ -105,6 +106,7 @@ html_sourcelink_suffix = ""
 html_context = {"default_mode": "auto"}
 html_sidebars = {"index": [], "glossary": []}
 html_theme_options = {
+    "logo": {"text": f"manygp {release}"},
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
     "show_prev_next": True,
@@ -135,6 +137,7 @@ MOVED = {
 }
 PICTURE = re.compile(r'<img [^>]*"sphx-glr-single-img"/>')
 EXAMPLE = re.compile(r"\]\(\.\./examples/(plot_\w+)\.py\)")
+CELL = re.compile(r"<td>.*?</td>", re.DOTALL)
 
 
 def on_site(app, docname, source):
@@ -161,14 +164,21 @@ def is_skipped(app, what, name, obj, skip, options):
     return True if re.fullmatch(r"set_\w+_request", name) else None
 
 
-def wrap_pictures(app, pagename, templatename, context, doctree):
-    """Give pictures of examples a box of their own, which scrolls on a phone."""
+def keep_together(cell):
+    """A cell whose numbers break after a slash or before a bracket, not elsewhere."""
+    text = re.sub(r"(?<=\d) / (?=[-.\d])", "&nbsp;/ ", cell[0])
+    return re.sub(r"\(([\d.]+) \+ ([\d.]+)\)", r"(\1&#8239;+&#8239;\2)", text)
+
+
+def finish_page(app, pagename, templatename, context, doctree):
+    """Give pictures of examples a box of their own, which scrolls on a phone; see to cells."""
     if "body" in context:
-        context["body"] = PICTURE.sub(r'<div class="picture">\g<0></div>', context["body"])
+        body = PICTURE.sub(r'<div class="picture">\g<0></div>', context["body"])
+        context["body"] = CELL.sub(keep_together, body)
 
 
 def setup(app):
-    app.connect("html-page-context", wrap_pictures)
+    app.connect("html-page-context", finish_page)
     app.connect("source-read", on_site)
     app.connect("autodoc-skip-member", is_skipped)
     app.add_html_math_renderer("mathml", write_mathml("inline"), write_mathml("block"))

@@ -93,9 +93,9 @@ plt.show()
 # Which inputs explain an observed curve?
 # ---------------------------------------
 # One curve was observed, with noise, and not everywhere. Left-out runs, observed with the same
-# noise, tell how much larger the emulator's errors have to be taken for regions of 90% to hold
-# 90% of the true inputs. Inputs depend on each other: a wider bump that decays more looks
-# nearly the same.
+# noise, tell by how much the emulator's errors have to be enlarged for 90% regions to cover 90%
+# of the true inputs. Inputs depend on each other: a wider bump that decays more looks nearly
+# the same.
 hidden = np.array([0.6, 0.3, 0.4, 0.5, 0.7, 0.4])
 observed = simulate(hidden[None])[0] + 0.05 * rng.normal(size=500)
 observed[120:170] = np.nan

@@ -59,8 +59,7 @@ plt.show()
 
 # %%
 # What was compared to choose the model:
-choices = plt.figure(figsize=(11, 2.8), layout="constrained")
-CalibrationDisplay.from_estimator(model, figure=choices)
+CalibrationDisplay.from_estimator(model)
 plt.show()
 
 # %%

@@ -2,9 +2,9 @@
 Small data
 ==========
 
-With a handful of rows the likelihood says little about a Gaussian process, and one that
-believes it promises too much. Below 2,000 rows a single expert therefore learns its correction
-from folds, and a weak prior holds its hyperparameters.
+With a handful of rows the likelihood says little, and a Gaussian process that relies on it is
+overconfident. Below 2,000 rows a single expert therefore learns its correction from folds, and a
+weak prior holds its hyperparameters.
 """
 
 # %%

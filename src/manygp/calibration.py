@@ -185,8 +185,8 @@ class Shape(NamedTuple):
         return SHARES[place], width[place], at(self.knots), at(rise), at(slopes), at(slopes, 1)
 
 
-# Levels below which a quantile of the Student-t may be that of its tail alone.
-TINY_LEVEL = 1e-30
+# Where a quantile of the Student-t is that of its tail alone: level, and size by sqrt(nu).
+TINY_LEVEL, FAR_QUANTILE = 1e-30, 1e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,17 +298,17 @@ def _student_cdf(z: Array, dof: Array) -> Array:
 
 
 def _student_quantile(dof: Array, level: Array) -> Array:
-    """Quantiles of the same; of the lowest levels of the Student-t SciPy says that they are +inf.
+    """Quantiles of the same; of the lowest levels of the Student-t SciPy's are wrong, or +inf.
 
-    There the density is c (z^2 / nu)^(-(nu + 1) / 2), where c is that at 0.
+    Far out the density is c (z^2 / nu)^(-(nu + 1) / 2), where c is that at 0.
     """
     nu = _finite(dof)
     z = stdtrit(nu, level)
     log_density = _log_density(np.zeros(()), nu) + np.log(nu) * (nu - 1) / 2
     with np.errstate(over="ignore"):  # -inf, then
         tail = np.exp((log_density - np.log(level)) / nu)
-    student = np.where((level < TINY_LEVEL) & ~(z < 0), -tail, z)
-    return np.where(np.isinf(dof), ndtri(level), student)
+    is_far = (tail > FAR_QUANTILE * np.sqrt(nu)) | ((level < TINY_LEVEL) & ~(z < 0))
+    return np.where(np.isinf(dof), ndtri(level), np.where(is_far, -tail, z))
 
 
 def _log_density(z: Array, dof: Array | float) -> Array:

@@ -21,7 +21,7 @@ from manygp.display import (  # noqa: E402
 )
 from manygp.display.plots import ExpertCurve  # noqa: E402
 from manygp.kernels import RBF, White  # noqa: E402
-from manygp.metrics import reliability_curve  # noqa: E402
+from manygp.metrics import ReliabilityCurve, reliability_curve  # noqa: E402
 from manygp.rules import ExpertPredictions  # noqa: E402
 from manygp.training.choose import Alternative, CalibrationReport  # noqa: E402
 
@@ -125,6 +125,13 @@ def test_reliability_draws_rmse_against_rmv():
     assert display.ax_.get_aspect() == 1
     assert display.figure_ is display.ax_.figure
     assert legend_texts(display.ax_) == ["ideal", "model"]
+
+
+@pytest.mark.parametrize(("smallest", "bottom"), [(1.0, 0.9), (0.1, 0.0)])
+def test_reliability_begins_near_the_smallest_error_unless_that_is_near_zero(smallest, bottom):
+    rmv = np.linspace(smallest, 2.0, 5)
+    ax = ReliabilityDisplay(ReliabilityCurve(rmv, rmv)).plot().ax_
+    assert ax.get_xlim() == ax.get_ylim() == pytest.approx((bottom, 2.1))
 
 
 def test_reliability_of_an_estimator_is_that_of_its_predictions():
@@ -333,6 +340,25 @@ def test_choices_show_each_value_at_its_nll_and_fill_the_chosen_one():
     assert panel_dots(nearest) == [("1", 0.6, False), ("2", 0.4, True), ("8", 0.41, False)]
     # The shrinkage is simplest at infinity, and the more flexible is to the right.
     assert panel_dots(shrinkage) == [("∞", 0.5, False), ("30", 0.4, True), ("10", 0.3, False)]
+
+
+def test_many_choices_fill_two_rows_and_long_labels_are_turned():
+    words = {"trend": ({"constant": 0.5, "additive": 0.4, "boosted": 0.6}, "additive")}
+    display = CalibrationDisplay.from_estimator(
+        Chooser({**COMPARED, **words, "strength": ({1: 0.4}, 1)})
+    )
+    assert display.figure_.axes == display.axes_
+    tops = [ax.get_subplotspec().rowspan.start for ax in display.axes_]
+    assert tops == [0, 0, 0, 1, 1, 1]
+    turned = [ax.get_xticklabels()[0].get_rotation() for ax in display.axes_]
+    assert turned == [0, 0, 0, 0, 30, 0]
+
+
+def test_values_that_differ_by_rounding_lie_on_a_line():
+    compared = {"temperature": ({1: 1.04, 2: 1.04 + 1e-14, 4: 1.04 - 1e-14}, 1)}
+    (ax,) = CalibrationDisplay.from_estimator(Chooser(compared)).axes_
+    low, high = ax.get_ylim()
+    assert high - low > 1e-4
 
 
 def test_choices_are_drawn_on_a_given_figure_in_place_of_what_it_showed():

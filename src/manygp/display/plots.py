@@ -165,15 +165,18 @@ class ReliabilityDisplay(_OneAxes):
         ax = _new_axes(5.0, 5.0) if ax is None else ax
         if not any(line.get_gid() == _DIAGONAL for line in ax.lines):
             lighten(ax)
-            ax.axline((0, 0), slope=1, color="0.4", ls="--", lw=1, label="ideal", gid=_DIAGONAL)
+            # Through a point of the curve: those of the diagonal count for the limits.
+            start = self.curve.rmv[0]
+            ax.axline(
+                (start, start), slope=1, color="0.4", ls="--", lw=1, label="ideal", gid=_DIAGONAL
+            )
             ax.set_prop_cycle(color=(BLUE, *COLOURS), marker=tuple(_MARKERS))
             ax.set(xlabel="RMV (predicted)", ylabel="RMSE (observed)", aspect="equal")
         ax.plot(self.curve.rmv, self.curve.rmse, **{"label": self.name, **line_kw})
         # dataLim has seen every curve drawn so far, whichever display drew it.
         bottom, top = min(ax.dataLim.min), 1.05 * max(ax.dataLim.max)
-        bottom = (
-            0.9 * bottom if bottom > top / 3 else 0.0
-        )  # else most of the square would be empty
+        # From 0, unless a third of the square would be empty.
+        bottom = 0.9 * bottom if bottom > top / 3 else 0.0
         ax.set(xlim=(bottom, top), ylim=(bottom, top))
         ax.legend(frameon=False)
         return self._drawn_on(ax)
@@ -481,28 +484,42 @@ class CalibrationDisplay:
         panels: dict[str, list[Alternative]] = {}
         for one in self.report.alternatives:
             panels.setdefault(one.parameter, []).append(one)
-        figure = _new_axes(1.9 * len(panels), 2.8).figure if figure is None else figure
+        n_rows = 1 if len(panels) <= 5 else 2
+        n = -(-len(panels) // n_rows)  # of a row
+        figure = _new_axes(1.9 * n, 2.8 * n_rows).figure if figure is None else figure
         figure.clear()
-        self.axes_ = list(figure.subplots(1, len(panels), squeeze=False)[0])
+        every = figure.subplots(n_rows, n, squeeze=False).ravel().tolist()
+        self.axes_ = every[: len(panels)]
+        for ax in every[len(panels) :]:
+            ax.remove()
         for ax, (name, alternatives) in zip(self.axes_, panels.items(), strict=True):
-            lighten(ax)
-            ordered = alternatives  # names stand as they were compared, numbers in their order
-            if all(isinstance(one.value, int | float) for one in alternatives):
-                sign = -1 if name == "shrinkage" else 1  # the simpler first
-                ordered = sorted(alternatives, key=lambda one: sign * one.value)
-            heights = [one.nll for one in ordered]
-            ax.plot(heights, color="0.7", lw=1)
-            for i, one in enumerate(ordered):
-                face = BLUE if one.chosen else "white"
-                ax.plot(i, one.nll, "o", color=BLUE, markerfacecolor=face)
-            labels = [short(one.value) for one in ordered]
-            ax.set_xticks(range(len(ordered)), labels)
-            ax.set(title=name, xlim=(-0.5, len(ordered) - 0.5))
-            ax.margins(y=0.15)
-            ax.tick_params(labelsize="small")
-        self.axes_[0].set_ylabel("leave-one-out NLL")
+            _draw_alternatives(ax, name, alternatives)
+        for ax in self.axes_[::n]:
+            ax.set_ylabel("leave-one-out NLL")
         self.figure_ = figure
         return self
+
+
+def _draw_alternatives(ax: Axes, name: str, alternatives: list[Alternative]) -> None:
+    """A panel of `CalibrationDisplay`: one parameter."""
+    lighten(ax)
+    ordered = alternatives  # names stand as they were compared, numbers in their order
+    if all(isinstance(one.value, int | float) for one in alternatives):
+        sign = -1 if name == "shrinkage" else 1  # the simpler first
+        ordered = sorted(alternatives, key=lambda one: sign * one.value)
+    ax.plot([one.nll for one in ordered], color="0.7", lw=1)
+    for i, one in enumerate(ordered):
+        ax.plot(i, one.nll, "o", color=BLUE, markerfacecolor=BLUE if one.chosen else "white")
+    labels = [short(one.value) for one in ordered]
+    are_long = len(labels) * max(map(len, labels)) > 12  # and run into each other
+    turned: Any = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if are_long else {}
+    ax.set_xticks(range(len(ordered)), labels, **turned)
+    ax.set(title=name, xlim=(-0.5, len(ordered) - 0.5))
+    ax.margins(y=0.15)
+    middle, height = np.mean(ax.get_ylim()), max(np.ptp(ax.get_ylim()), 2e-4)  # not rounding alone
+    ax.set_ylim(middle - height / 2, middle + height / 2)
+    ax.ticklabel_format(axis="y", useOffset=False)
+    ax.tick_params(labelsize="small")
 
 
 class Component(NamedTuple):

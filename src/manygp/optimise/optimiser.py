@@ -56,7 +56,23 @@ LEAN: dict[str, Any] = {
 
 
 def lean(n_rows: int) -> dict[str, Any]:
-    """Parameters of `ManyGPRegressor` of n_rows whose fit takes seconds, as between two steps."""
+    """Parameters of `ManyGPRegressor` of n_rows whose fit takes seconds, as between two steps.
+
+    Parameters
+    ----------
+    n_rows : int
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> from manygp import ManyGPRegressor
+    >>> from manygp.optimise import lean
+    >>> ManyGPRegressor(**lean(3000)).points_per_expert
+    250
+    """
     size = n_rows if n_rows <= SINGLE_ROWS else EXPERT_ROWS
     return {**LEAN, "points_per_expert": size}
 
@@ -113,7 +129,7 @@ class Optimiser:
     random_state : int, default=0
     path : path, optional
         A file that keeps the state after every step, whole whatever happens. `Optimiser.load`
-        goes on from there.
+        resumes from there.
     model : mapping, optional
         Parameters of `ManyGPRegressor` instead of the lean ones, or `n_jobs`.
 
@@ -121,6 +137,15 @@ class Optimiser:
     ----------
     y_, constraints_ : ndarrays of shape (n,), (n, c)
         What was told; NaN where an evaluation has failed.
+
+    Examples
+    --------
+    >>> from manygp.optimise import Optimiser
+    >>> optimiser = Optimiser({"x": (0.0, 1.0), "kind": ["a", "b"]})
+    >>> rows = optimiser.ask(4)
+    >>> best = optimiser.tell(rows, [row["x"] + (row["kind"] == "b") for row in rows]).best
+    >>> best.x in rows
+    True
     """
 
     def __init__(
@@ -393,13 +418,20 @@ def minimise(
     verbose : bool, default=False
         Say on standard error how far it is.
     **parameters
-        Those of `Optimiser`. If there is a file at `path`, the search goes on from its state. When
+        Those of `Optimiser`. If there is a file at `path`, the search resumes from its state. When
         the function raises, what came out before is kept there.
 
     Returns
     -------
     Optimiser
         Whose `best` is the answer.
+
+    Examples
+    --------
+    >>> from manygp.optimise import minimise
+    >>> found = minimise(lambda row: (row["x"] - 0.3) ** 2, {"x": (0.0, 1.0)}, 12, batch=4)
+    >>> abs(found.best.x["x"] - 0.3) < 0.05
+    True
     """
     check_integer("n_evaluations", n_evaluations, 1)
     check_integer("batch", batch, 1)

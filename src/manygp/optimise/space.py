@@ -137,6 +137,12 @@ class Space:
     bounds : mapping, or sequence
         One entry for each column, by name or in order: `(low, high)`, whole numbers if both
         ends are; `(low, high, "log")` for what is searched by its logarithm; a list of categories.
+
+    Examples
+    --------
+    >>> from manygp.optimise import Space
+    >>> Space({"rate": (1e-5, 1e-1, "log"), "layers": (1, 6), "kind": ["tree", "net"]}).names
+    ['rate', 'layers', 'kind']
     """
 
     def __init__(self, bounds: Any) -> None:

@@ -175,9 +175,10 @@ def without_copies(settings: Settings, rows: KnownRows, encoder: Any) -> IndexAr
         return None
     copies = "1 row is a copy of another" if n == m + 1 else f"{n - m:,} rows are copies of others"
     warn(
-        f"{copies}, equal in all columns and in y, and left out: copies are no measurements. If "
-        "they are, fit one row for all that agree, with their number as its sample_weight. Scores "
-        "and loo_predict() are of the rows that stay: row_ids_ has their numbers"
+        f"{copies}, equal in all columns and in y, and left out: exact copies are rarely separate "
+        "measurements. If these are, fit one row for all that agree, with their number as its "
+        "sample_weight. Scores and loo_predict() are of the rows that stay: row_ids_ has their "
+        "numbers"
     )
     return kept
 

@@ -37,6 +37,21 @@ def write_emulator_report(
         are predicted worst where their runs are left out.
     name : str
         What the page is about.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from manygp import ManyGPEmulator
+    >>> from manygp.display import write_emulator_report
+    >>> X = np.linspace(0, 1, 30)[:, None]
+    >>> curves = np.sin(X + np.linspace(0, 6, 50))
+    >>> emulator = ManyGPEmulator(random_state=0).fit(X, curves)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_emulator_report(emulator, Path(folder) / "curves.html", curves)
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['curves.html']
     """
     fitted: FittedEmulator = model.model_
     sections = {

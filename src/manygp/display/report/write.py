@@ -61,6 +61,20 @@ def write_report(
     numbers : array-like of shape (n,), default=None
         What the page calls the rows that `fit` was given: their places in a file. By default
         1, 2, ...
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from manygp import ManyGPRegressor
+    >>> from manygp.display import write_report
+    >>> X = np.linspace(0, 1, 40)[:, None]
+    >>> model = ManyGPRegressor(random_state=0).fit(X, np.sin(6 * X[:, 0]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(model, Path(folder) / "model.html")
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['model.html']
     """
     fitted: FittedModel = model if isinstance(model, FittedModel) else model.model_
     targets = target_names(fitted, (target,) if isinstance(target, str) else tuple(target))
