@@ -427,11 +427,17 @@ class Selection(NamedTuple):
 
 
 def choose_committee(
-    builder: Builder, space: SearchSpace, rng: np.random.Generator, deadline: float = np.inf
+    builder: Builder,
+    space: SearchSpace,
+    rng: np.random.Generator,
+    deadline: float = np.inf,
+    *,
+    holds_out: bool = True,
 ) -> Selection:
     """The committee of lowest left-out NLL, its rules and their correction.
 
     What the user has chosen is not questioned. After the deadline no other committee is tried.
+    `holds_out` says whether few rows are corrected by kernels that have not learned from them.
     """
     if is_fixed(space):
         committee = builder.final(space.shrinkages[0], space.overlaps[0])
@@ -449,7 +455,9 @@ def choose_committee(
         scores = evaluate(builder, space, search.left_out, best)
     rules = scores.rules[scores.best]
     alternatives += _neighbouring_rules(scores, rules)
-    held_out, said = held_out_errors(builder, rules, search.left_out, best), None
+    held_out, said = None, None
+    if holds_out:
+        held_out = held_out_errors(builder, rules, search.left_out, best)
     errors = held_out or left_out_errors(committee, builder, rules, rng)
     curve, compared = VarianceCurve(), list[Alternative]()
     if space.recalibrate:

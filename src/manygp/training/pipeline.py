@@ -301,6 +301,8 @@ class TargetChoice:
     # Fewer rows do not choose, and more than these are not needed.
     fewest_rows: int = 50
     rows: int = 1500
+    # Rows of each block that their kernel is learned from.
+    shared_rows: int = 500
     # Their experts: rows of each at most, overlap, and how many are queried.
     points: int = 200
     overlap: float = 1.0
@@ -396,7 +398,7 @@ def _compared_transforms(
         prepared = prepare(lean, rows, columns, transform=transform)
         prepared = prepared._replace(is_trial=True, whole=False)  # ends as they are tell more
         run = ExecutionContext(settings.n_jobs, optimizer=settings.optimizer)
-        scores[name] = _scores_of(train(lean, prepared, 0, run, perf_counter()))
+        scores[name] = _scores_of(_small_model(lean, prepared, run))
     choice: Choice[str] = Choice("target", lambda name: scores[name][0], TARGET.min_gain)
     _, interval, error = scores["none"]
     for name in names:
@@ -408,6 +410,20 @@ def _compared_transforms(
         for name, (nll, _, _) in scores.items()
     )
     return choice.best, tuple(compared)
+
+
+def _small_model(settings: Settings, prepared: Prepared, run: ExecutionContext) -> FittedModel:
+    """A model that is only compared: its kernel is of few rows, and not learned without any."""
+    space, points = settings.space, int(settings.points_per_expert)
+    plan = Plan(points, space.shrinkages, space.overlaps, TARGET.shared_rows, kernels=1)
+    foundation = choose_trend_and_kernel(settings, prepared, plan, 0, run, np.inf)
+    builder, space, rng = foundation.builder, foundation.space, foundation.rng
+    if builder.layout.is_single:
+        selection = fit_single(builder, space, rng, tries_trends=False, compares=False)
+    else:
+        selection = choose_committee(builder, space, rng, holds_out=False)
+    selection = choose_noise(settings, prepared.data.X, selection)
+    return fitted_model(settings, prepared, plan, builder.kernel, selection)
 
 
 def _scores_of(model: FittedModel) -> tuple[Array, float, float]:

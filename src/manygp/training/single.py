@@ -196,12 +196,17 @@ class Evaluated(NamedTuple):
 
 
 def fit_single(
-    builder: Builder, space: SearchSpace, rng: np.random.Generator, *, tries_trends: bool
+    builder: Builder,
+    space: SearchSpace,
+    rng: np.random.Generator,
+    *,
+    tries_trends: bool,
+    compares: bool = True,
 ) -> Selection:
     """A single expert: it has no rules to choose, but its variance can be corrected.
 
     A kernel of the user's own is believed: the model then is scikit-learn's. `tries_trends` says
-    whether trees may lie under it.
+    whether trees may lie under it, `compares` whether the one of a weak prior has others beside it.
     """
     rules = space.first_rules._replace(nearest=None)
     n = len(builder.data.X)
@@ -210,7 +215,8 @@ def fit_single(
     if is_corrected and n < SINGLE.few_rows and builder.data.trend is None:
         order = _order_of_folds(builder.data, rng)
         rules = rules._replace(calibration=none)
-        return _select_by_folds(builder, rules, order, tries_trends=tries_trends)
+        variants = (one for one in _variants(builder) if compares or one.name == "weak prior")
+        return _select_by_folds(builder, rules, order, variants, tries_trends=tries_trends)
     committee = builder.final(0.0, 0.0)
     if not space.recalibrate:
         return Selection(committee, rules)
@@ -222,14 +228,18 @@ def fit_single(
 
 
 def _select_by_folds(
-    builder: Builder, rules: PredictionRules, order: IndexArray, *, tries_trends: bool
+    builder: Builder,
+    rules: PredictionRules,
+    order: IndexArray,
+    variants: Iterable[Variant],
+    *,
+    tries_trends: bool,
 ) -> Selection:
     """The variant that rows choose which its folds have not seen, from the simplest on."""
     run = builder.run
     run.progress.begin("calibration")
     evaluated: list[Evaluated] = []
-    variants = run.progress.track("calibration", _variants(builder), SINGLE.planned_variants)
-    for variant in variants:
+    for variant in run.progress.track("calibration", variants, SINGLE.planned_variants):
         evaluated += _evaluate(variant, builder, order, evaluated)
     if tries_trends:
         for variant in _with_trends(evaluated[_chosen(evaluated)], builder):
