@@ -62,29 +62,39 @@ PROFILES = {
 
 
 class _OneColumn:
-    """A profile of |z - z'| for z1 (n1,) and z2 (n2,), block by block."""
+    """A profile of |z - z'| times a variance, for z1 (n1,) and z2 (n2,), block by block.
 
-    def __init__(self, profile: Profile, z1: Array, z2: Array) -> None:
-        middle = (z2.min() + z2.max()) / 2
-        self.profile, self.z1, self.z2 = profile, z1 - middle, z2 - middle
-        self.factors: list[tuple[Array, Array]] = []
-        if np.abs(self.z2).max() <= NEAR:
-            near = np.clip(self.z1, -FAR, FAR)
-            self.factors = [
-                (_left(near, profile), _right(self.z2, profile)),
-                (_left(-near, profile), _right(-self.z2, profile)),
-            ]
+    Where z2 is near 0 it has factors: f(z - z') and f(z' - z) are products of `left` (2, n1, m)
+    and `right` (2, m, n2).
+    """
+
+    def __init__(
+        self, profile: Profile, z1: Array, z2: Array, variance: float, left: Array, right: Array
+    ) -> None:
+        self.profile, self.z1, self.z2, self.variance = profile, z1, z2, variance
+        self.left, self.right, self.is_near = left, right, np.abs(z2).max() <= NEAR
+
+    @classmethod
+    def all(cls, profile: Profile, Z1: Array, Z2: Array, variances: Array) -> list[_OneColumn]:
+        """Those of all columns: of Z1 (d, n1) and Z2 (d, n2)."""
+        middle = (Z2.min(axis=1) + Z2.max(axis=1))[:, None] / 2
+        Z1, Z2 = Z1 - middle, Z2 - middle
+        near, signs = (np.clip(one, -FAR, FAR) for one in (Z1, Z2)), np.array([[[1.0]], [[-1.0]]])
+        left, right = (signs * one for one in near)
+        lefts = np.moveaxis(_left(left, profile) * variances[:, None, None], 0, 1)
+        rights = np.moveaxis(_right(right, profile), 0, 1)
+        columns = zip(Z1, Z2, variances.tolist(), lefts, rights, strict=True)
+        return [cls(profile, *one) for one in columns]
 
     def block(self, rows: slice, columns: slice, out: Array, spare: Array) -> Array:
         """Its values between some of the rows and columns, in `out`; `spare` is overwritten."""
-        if self.factors:
-            for (left, right), product in zip(self.factors, (out, spare), strict=True):
+        if self.is_near:
+            for left, right, product in zip(self.left, self.right, (out, spare), strict=True):
                 np.matmul(left[rows], right[:, columns], out=product)
             self.profile.positive(out, spare, out=out)
             return out
         r = np.abs(np.subtract.outer(self.z1[rows], self.z2[columns]))
-        out[:] = _values(self.profile, r)
-        return out
+        return np.multiply(_values(self.profile, r), self.variance, out=out)
 
 
 def _values(profile: Profile, r: Array) -> Array:
@@ -106,24 +116,25 @@ class _Buffers:
 
 
 def _left(z: Array, profile: Profile) -> Array:
-    """What f(z - z') has of z: z^i exp(-z), shape (n, m)."""
-    return np.exp(-z)[:, None] * _powers(z, len(profile.coefficients)).T
+    """What f(z - z') has of z (..., n): z^i exp(-z), shape (..., n, m)."""
+    return np.exp(-z)[..., None] * _powers(z, len(profile.coefficients))
 
 
 def _right(z: Array, profile: Profile) -> Array:
-    """What f(z' - z) has of z: the coefficients of z'^i exp(-z'), shape (m, n)."""
+    """What f(z' - z) has of z (..., n): coefficients of z'^i exp(-z'), shape (..., m, n)."""
     m = len(profile.coefficients)
     binomial = np.zeros((m, m))  # of (z' - z)^power: z'^i in rows, (-z)^j in columns
     for power, coefficient in enumerate(profile.coefficients):
         for i in range(power + 1):
             binomial[i, power - i] += coefficient * comb(power, i)
-    return binomial @ _powers(-z, m) * np.exp(z)
+    of_powers = _powers(-z, m) @ binomial.T
+    return np.ascontiguousarray(np.swapaxes(of_powers * np.exp(z)[..., None], -1, -2))
 
 
 def _powers(z: Array, m: int) -> Array:
-    """z^i for i < m: (m, n)."""
-    powers = np.ones((m, len(z)))
-    np.cumprod(np.broadcast_to(z, (m - 1, len(z))), axis=0, out=powers[1:])
+    """z^i for i < m: (..., n, m)."""
+    powers = np.ones((*z.shape, m))
+    np.cumprod(np.broadcast_to(z[..., None], (*z.shape, m - 1)), axis=-1, out=powers[..., 1:])
     return powers
 
 
@@ -189,16 +200,15 @@ class ByColumn(Kernel):
                 bar, k, slope, spare = buffers.like(sums[0][rows, columns])
                 bar[:] = K_bar[rows, columns]
                 bar[:, rows.stop - rows.start :] += K_bar[rows.stop :, rows].T
-                for j, variance in enumerate(self.variances(X.shape[1])):
-                    kernels[j].block(rows, columns, k, spare)  # k_j / variance_j
+                for j in range(X.shape[1]):
+                    kernels[j].block(rows, columns, k, spare)
                     slopes[j].block(rows, columns, slope, spare)
                     k_bar = bar
                     if self.degree == 2:  # times the sum of the other kernels
-                        k_bar = np.multiply(k, -variance, out=spare)
-                        k_bar += sums[0][rows, columns]
+                        k_bar = np.subtract(sums[0][rows, columns], k, out=spare)
                         k_bar *= bar
                     gradient[:, j] += np.vdot(k_bar, slope), np.vdot(k_bar, k)
-            return of_free(self, gradient * self.variances(X.shape[1]))
+            return of_free(self, gradient)
 
         return sums[-1], pullback
 
@@ -207,9 +217,9 @@ class ByColumn(Kernel):
         return np.sqrt(2 * self.nu) / np.asarray(self.length_scale)
 
     def _by_column(self, which: int, X1: Array, X2: Array) -> list[_OneColumn]:
-        """Each column's kernel, or its derivative by log(length_scale), with a variance of 1."""
-        columns = zip((X1 * self._scale).T, (X2 * self._scale).T, strict=True)
-        return [_OneColumn(PROFILES[self.nu][which], z1, z2) for z1, z2 in columns]
+        """Each column's kernel, or its derivative by log(length_scale)."""
+        columns = (X1 * self._scale).T, (X2 * self._scale).T
+        return _OneColumn.all(PROFILES[self.nu][which], *columns, self.variances(X1.shape[1]))
 
     def _sum_up(
         self,
@@ -224,9 +234,8 @@ class ByColumn(Kernel):
         k, spare, *_ = buffers.like(blocks[0])
         for block in blocks:
             block.fill(0.0)
-        for kernel, variance in zip(kernels, self.variances(len(kernels)), strict=True):
+        for kernel in kernels:
             kernel.block(rows, columns, k, spare)
-            k *= variance
             if self.degree == 2:  # products with the columns on the left
                 blocks[1] += np.multiply(blocks[0], k, out=spare)
             blocks[0] += k
