@@ -88,6 +88,8 @@ def fit_tail(z: Array) -> Tail:
         )
         if optimum.fun < best_nll - TAIL.min_gain:
             best, best_nll = Tail(dof, float(np.exp(optimum.x))), optimum.fun
+        elif optimum.fun > best_nll:
+            break  # even fewer degrees of freedom are worse still
     return best
 
 
@@ -736,10 +738,11 @@ def fit_conformal_scores(
     if len(std) < SHAPE.fewest_rows:
         return ConformalScores.of(errors, std)
     inside = dealt(len(std), 0, together)
+    plain, of_plain = ConformalScores.of(errors, std), _losses(errors, std, inside, 1, None)
 
     def learned(key: Array | None) -> tuple[Array, ConformalScores]:
         """The losses of folds, and scores, with as many groups by std or means as they want."""
-        chosen, best = ConformalScores.of(errors, std), _losses(errors, std, inside, 1, None)
+        chosen, best = plain, of_plain
         for n_groups in CORRECTION.groups:
             if len(std) < n_groups * CORRECTION.group_rows:
                 break

