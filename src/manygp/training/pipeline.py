@@ -301,8 +301,6 @@ class TargetChoice:
     # Fewer rows do not choose, and more than these are not needed.
     fewest_rows: int = 50
     rows: int = 1500
-    # Rows of each block that their kernel is learned from.
-    shared_rows: int = 500
     # Their experts: rows of each at most, overlap, and how many are queried.
     points: int = 200
     overlap: float = 1.0
@@ -413,9 +411,9 @@ def _compared_transforms(
 
 
 def _small_model(settings: Settings, prepared: Prepared, run: ExecutionContext) -> FittedModel:
-    """A model that is only compared: its kernel is of few rows, and not learned without any."""
+    """A model that is only compared: its kernel is not learned again without some rows."""
     space, points = settings.space, int(settings.points_per_expert)
-    plan = Plan(points, space.shrinkages, space.overlaps, TARGET.shared_rows, kernels=1)
+    plan = Plan(points, space.shrinkages, space.overlaps, FITTING.shared_rows, kernels=1)
     foundation = choose_trend_and_kernel(settings, prepared, plan, 0, run, np.inf)
     builder, space, rng = foundation.builder, foundation.space, foundation.rng
     if builder.layout.is_single:
