@@ -206,7 +206,7 @@ def fit_single(
     """A single expert: it has no rules to choose, but its variance can be corrected.
 
     A kernel of the user's own is believed: the model then is scikit-learn's. `tries_trends` says
-    whether trees may lie under it, `compares` whether the one of a weak prior has others beside it.
+    whether trees may lie under it, `compares` whether a weak prior has other variants beside it.
     """
     rules = space.first_rules._replace(nearest=None)
     n = len(builder.data.X)
