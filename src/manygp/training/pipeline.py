@@ -411,7 +411,7 @@ def _compared_transforms(
 
 
 def _small_model(settings: Settings, prepared: Prepared, run: ExecutionContext) -> FittedModel:
-    """A model that is only compared: its kernel is not learned again without some rows."""
+    """A model that is only compared: of many rows its kernel is not learned again without some."""
     space, points = settings.space, int(settings.points_per_expert)
     plan = Plan(points, space.shrinkages, space.overlaps, FITTING.shared_rows, kernels=1)
     foundation = choose_trend_and_kernel(settings, prepared, plan, 0, run, np.inf)
@@ -419,7 +419,8 @@ def _small_model(settings: Settings, prepared: Prepared, run: ExecutionContext) 
     if builder.layout.is_single:
         selection = fit_single(builder, space, rng, tries_trends=False, compares=False)
     else:
-        selection = choose_committee(builder, space, rng, holds_out=False)
+        all_teach = len(prepared.data.X) <= FITTING.shared_rows  # the kernel, which knows them
+        selection = choose_committee(builder, space, rng, holds_out=all_teach)
     selection = choose_noise(settings, prepared.data.X, selection)
     return fitted_model(settings, prepared, plan, builder.kernel, selection)
 
