@@ -80,12 +80,8 @@ def fit_tail(z: Array) -> Tail:
             unlikely = _mean_loss(squares, dof, np.exp(-2 * log_scale))
             return at_zero + log_scale + unlikely + shrinkage
 
-        optimum = minimize_scalar(
-            loss,
-            bounds=TAIL.log_scales,
-            method="bounded",
-            options={"xatol": 1e-3},
-        )
+        within = {"bounds": TAIL.log_scales, "options": {"xatol": 1e-3}}
+        optimum = minimize_scalar(loss, method="bounded", **within)
         if optimum.fun < best_nll - TAIL.min_gain:
             best, best_nll = Tail(dof, float(np.exp(optimum.x))), optimum.fun
         elif optimum.fun > best_nll:
