@@ -394,7 +394,7 @@ def test_answers_are_finite_with_positive_std_or_errors_are_clear(problem):
     assert scores is None or np.all(np.isfinite(list(scores.values())))
 
 
-@few(40)
+@few(20)
 @given(problems())
 def test_nothing_that_is_passed_in_is_changed(problem):
     data = (problem.X, problem.y, problem.rows)

@@ -53,7 +53,7 @@ WITH = {
 CHECKS = parametrize_with_checks(
     [
         ManyGPRegressor(),
-        ManyGPRegressor(points_per_expert=30),
+        ManyGPRegressor(points_per_expert=30, trend="constant", hyperparameters="shared"),
         *(
             model(points_per_expert=10, partition=name, **WITH.get(name, {}))
             for name in PARTITIONS

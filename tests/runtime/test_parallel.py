@@ -399,16 +399,16 @@ def work():
         threading.main_thread().join()
     with thread_map(2) as parallel_map:
         for _ in range(2):
-            print(*parallel_map(time.sleep, [0.5] * 4))
+            print(*parallel_map(time.sleep, [0.2] * 4))
     for _ in range(2):
-        print(*process_map(time.sleep, [0.5] * 8, 2))
+        print(*process_map(time.sleep, [0.2] * 8, 2))
 
 threading.Thread(target=work).start()
 time.sleep(float(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("when", [("after", "0"), ("threads", "0.2"), ("processes", "3")])
+@pytest.mark.parametrize("when", [("after", "0"), ("threads", "0.2"), ("processes", "1.5")])
 def test_a_thread_finishes_its_work_while_the_interpreter_ends(when):
     command = [sys.executable, "-c", AT_THE_END, *when]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
