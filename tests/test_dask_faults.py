@@ -8,6 +8,7 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 from time import perf_counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -286,3 +287,21 @@ def test_spilling_at_a_small_memory_limit_changes_nothing(reference, tmp_path):
         estimator = DaskManyGPRegressor(client=client, **model().get_params())
         estimator.fit(reference[0], target="y", work_dir=tmp_path / "work")
     assert bytes_of(tmp_path / "work") == reference[1]
+
+
+class Gone:
+    """A future whose result cannot be had, of a client that has not noticed why."""
+
+    def __init__(self, status):
+        self.status = status
+
+    def result(self, timeout):
+        raise OSError("Stream is closed")
+
+
+def test_a_result_on_its_way_when_the_scheduler_is_lost_ends_with_one_line():
+    watch = on_dask._Watch(SimpleNamespace(status="running"), [], "it sorted rows")
+    with pytest.raises(RuntimeError, match="the scheduler was lost while it sorted rows"):
+        watch.result(Gone("finished"))
+    with pytest.raises(OSError, match="Stream is closed"):
+        watch.result(Gone("error"))  # the task's own

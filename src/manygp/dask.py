@@ -157,9 +157,9 @@ class _Watch:
                     ) from error
                 future.retry()
             except (CancelledError, OSError) as error:
-                if isinstance(error, OSError) and self.client.status == "running":
+                if isinstance(error, OSError) and future.status == "error":
                     raise  # the task's own
-                raise _lost(self.stage) from error
+                raise _lost(self.stage) from error  # which the client may not have noticed yet
 
     def _look(self) -> None:
         """Stop if the scheduler is gone, or nobody does anything any more."""
