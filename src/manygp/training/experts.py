@@ -37,7 +37,7 @@ class ExpertFitting:
     no_noise: float = 10.0
     noise_floor: float = 0.01
     # Relative improvements of the likelihood at which fits stop: that of one of many experts, of
-    # the shared kernel (with 1e-4 all of flights ended on a plateau, .07 nats a row worse), and of
+    # the shared kernel (with 1e-4 all of flights ended on a plateau, .06 nats a row worse), and of
     # a single expert, whose optimum nothing averages out. Warm fits of experts that are held near
     # to the shared kernel stop where every two rows gain this number of nats.
     tolerance: float = 1e-7
